@@ -1,4 +1,5 @@
-"""Build of the wheel: it contains the parameters, the recipes, and ONNX Runtime for browsers, which npm fetches."""
+"""Build of the wheel: it contains the parameters, the recipes, and ONNX Runtime for browsers, which
+npm fetches."""
 
 import runpy
 import sys
@@ -13,7 +14,8 @@ DATA = "bifocal/_packages/pipelines/app/data"
 class DataFiles(BuildHookInterface[Any]):
     """Adds files that the commands read; a checkout has them in other folders.
 
-    Without npm or a network, the wheel lacks the files that ``npm.json`` pins, and 'bifocal export-site' fetches them.
+    Without npm or a network, the wheel lacks the files that ``npm.json`` pins, and 'bifocal
+    export-site' fetches them.
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

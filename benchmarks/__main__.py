@@ -26,7 +26,8 @@ def list_() -> None:
 @click.argument("name")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(name: str, arguments: tuple[str, ...]) -> None:
-    """Run the benchmark NAME with its own ARGUMENTS, and write its results to benchmarks/results."""
+    """Run the benchmark NAME with its own ARGUMENTS, and write its results to
+    benchmarks/results."""
     known = tables.benchmarks()
     if name not in known:
         raise click.UsageError(f"no benchmark {name!r}; there are {', '.join(known)}")

@@ -1,4 +1,5 @@
-"""Results of benchmarks: printed with their bars and verdicts, and written to ``benchmarks/results/*.json``."""
+"""Results of benchmarks: printed with their bars and verdicts, and written to
+``benchmarks/results/*.json``."""
 
 import json
 import os
@@ -29,7 +30,8 @@ class Result:
         at_most: whether the bar is an upper limit.
         reference: floor or peer of the same run.
         date: day of the measurement, ISO 8601.
-        measure: hash of the metrics that gave the value, see ``benchmarks.measures``; "" if it was not recorded.
+        measure: hash of the metrics that gave the value, see ``benchmarks.measures``; "" if it was
+            not recorded.
         version: of the package that was measured.
     """
 
@@ -94,7 +96,8 @@ class Report:
         print(f"{line:<84}  {result.limit}  {result.verdict}".rstrip(), flush=True)
 
     def write(self, folder: Path = RESULTS) -> None:
-        """Write the results as JSON, one per line. Results of an earlier run that were not measured again are kept."""
+        """Write the results as JSON, one per line. Results of an earlier run that were not measured
+        again are kept."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.benchmark}.json"
         previous = read_results(file) if file.is_file() else []
@@ -132,7 +135,8 @@ def wall_seconds(function: Callable[[], object]) -> float:
 
 
 def cpu_seconds(function: Callable[[], object]) -> float:
-    """Return the CPU time of one call, summed over its threads: other processes hardly change it."""
+    """Return the CPU time of one call, summed over its threads: other processes hardly change
+    it."""
     start = time.process_time()
     function()
     return time.process_time() - start

@@ -1,4 +1,5 @@
-"""The records of both leaderboards: means over seeds, differences to the first row, gains, and the chosen values."""
+"""The records of both leaderboards: means over seeds, differences to the first row, gains, and the
+chosen values."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,8 @@ from benchmarks.tuning import Trial, Tuned, difference
 RECALLS = tuple(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 10))
 SCENES = (*RECALLS, "recall sum", "pointing", "NDCG", "minutes")
 CORRECTED = "corrected sum"
-"""With the biases of the stored bank of training captions and images, as in search; absent without a bank."""
+"""With the biases of the stored bank of training captions and images, as in search; absent without
+a bank."""
 PHOTOGRAPHS = (
     *RECALLS,
     "recall sum",
@@ -32,7 +34,8 @@ Results = Mapping[str, Tuned]
 
 @dataclass(frozen=True)
 class Row:
-    """A system: its table, name, difference from the paper, parameters, and the row that it is compared with."""
+    """A system: its table, name, difference from the paper, parameters, and the row that it is
+    compared with."""
 
     group: str
     name: str
@@ -42,7 +45,8 @@ class Row:
 
 
 def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, float]) -> str:
-    """Return the record of drawn scenes; systems without a finished training are named below the table."""
+    """Return the record of drawn scenes; systems without a finished training are named below the
+    table."""
     devices = sorted({one["device"] for tuned in results.values() for one in tuned.seeds.values()})
     floor = [_cell([chance[measure]] if measure in chance else []) for measure in SCENES]
     against = dict.fromkeys(results, next(iter(results)))
@@ -66,7 +70,8 @@ def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, fl
 def photographs(
     rows: Sequence[Row], results: Results, published: Sequence[Any], record: str = ""
 ) -> str:
-    """Return the record of photographs; rows without a training keep their lines of ``record``, the earlier text."""
+    """Return the record of photographs; rows without a training keep their lines of ``record``, the
+    earlier text."""
     differs, against = (
         {row.name: row.differs for row in rows},
         {row.name: row.against for row in rows},
@@ -114,8 +119,8 @@ def table(
 ) -> str:
     """Return a Markdown table of the trained systems of ``differs``, and of last lines.
 
-    The difference in recall sum to the row of ``against`` has a 95 % interval over images and seeds. A system that is
-    not trained has its line of ``record``.
+    The difference in recall sum to the row of ``against`` has a 95 % interval over images and
+    seeds. A system that is not trained has its line of ``record``.
     """
     images = {
         name: {seed: one["images"] for seed, one in tuned.seeds.items() if "images" in one}
@@ -139,7 +144,8 @@ def table(
 
 
 def choices(results: Results, record: str = "") -> str:
-    """Return a Markdown table of the chosen factors, and of the validation measures of the recipe and the choice."""
+    """Return a Markdown table of the chosen factors, and of the validation measures of the recipe
+    and the choice."""
     rows = []
     for name, tuned in results.items():
         recipe, chosen = tuned.validation.get(Trial()), tuned.chosen
@@ -174,7 +180,8 @@ def gains(results: Results, name: str, against: str) -> list[float]:
 
 
 def gain_table(results: Results, against: Mapping[str, str], record: str = "") -> str:
-    """Return a Markdown table of the gains of the parts: mean, standard deviation, smallest and largest."""
+    """Return a Markdown table of the gains of the parts: mean, standard deviation, smallest and
+    largest."""
     rows = []
     for name, first in against.items():
         if values := gains(results, name, first):
@@ -190,7 +197,8 @@ def gain_table(results: Results, against: Mapping[str, str], record: str = "") -
 def _kept(
     head: Sequence[str], rows: Iterable[Sequence[str]], names: Iterable[str], record: str
 ) -> list[Sequence[str]]:
-    """Return the row of each name: a new one, else the one in a table of ``record`` with the same head."""
+    """Return the row of each name: a new one, else the one in a table of ``record`` with the same
+    head."""
     tables = [_lines(block) for block in record.split("\n\n")]
     found: dict[str, Sequence[str]] = {}
     for lines in tables:

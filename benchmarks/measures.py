@@ -1,4 +1,5 @@
-"""Which code of ``bifocal.metrics`` gave the values of a benchmark: a hash that is stored with each result."""
+"""Which code of ``bifocal.metrics`` gave the values of a benchmark: a hash that is stored with each
+result."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -13,13 +14,15 @@ Read = Callable[[str], bytes | None]
 
 
 def measure_hash(benchmark: str, read: Read | None = None) -> str:
-    """Return the hash of the metrics that a benchmark imports, also through evaluators; "" if it imports none.
+    """Return the hash of the metrics that a benchmark imports, also through evaluators; "" if it
+    imports none.
 
     The hash is the meaning of their syntax trees, so comments and docstrings do not change it.
 
     Args:
         benchmark: name below ``benchmarks``, such as ``quality.leaderboard``.
-        read: returns a source file by its path in the repository, or None; by default the working tree.
+        read: returns a source file by its path in the repository, or None; by default the working
+            tree.
     """
     read = read or _from_tree
     waiting, seen, hashes = (
@@ -43,7 +46,8 @@ def measure_hash(benchmark: str, read: Read | None = None) -> str:
 
 
 def _file_of(name: str, read: Read) -> str | None:
-    """Return the file that defines an imported name, following the imports of a package's ``__init__.py``."""
+    """Return the file that defines an imported name, following the imports of a package's
+    ``__init__.py``."""
     parent, _, attribute = name.rpartition(".")
     for module in (name, parent):
         file = f"{module.replace('.', '/')}.py"

@@ -71,7 +71,8 @@ def read_rows() -> tuple[Row, ...]:
 
 
 def hold_out(root: Path, folder: Path, train: int, held_out: int, seed: int) -> Path:
-    """Write a corpus: images of the training list, others of it as dev list, and the dev list as test list."""
+    """Write a corpus: images of the training list, others of it as dev list, and the dev list as
+    test list."""
     names = (root / "Flickr_8k.trainImages.txt").read_text().splitlines()
     random.Random(seed).shuffle(names)
     held, used = names[:held_out], names[held_out : held_out + train]
@@ -86,7 +87,8 @@ def hold_out(root: Path, folder: Path, train: int, held_out: int, seed: int) -> 
 
 
 def inputs_of(values: dict[str, Any], home: Path) -> tuple[dict[str, Path], dict[str, Any]]:
-    """Return dataset, features, texts and sorter of a row, and its parameters, with the lists of ``hold_out``.
+    """Return dataset, features, texts and sorter of a row, and its parameters, with the lists of
+    ``hold_out``.
 
     The features are of all images: the features of an image do not depend on other images.
     """
@@ -116,7 +118,8 @@ def of_search(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def measures_of(home: Path, training: Training, end: float) -> dict[str, Any] | None:
-    """Return the stored measures of a training; if there are none before the time ``end``, train and measure."""
+    """Return the stored measures of a training; if there are none before the time ``end``, train
+    and measure."""
     (row,) = (row for row in read_rows() if row.name == training.name)
     changed = with_trial(row.values, training.trial)
     changed = of_search(changed) if training.split == VALIDATION else changed
@@ -136,7 +139,8 @@ def measures_of(home: Path, training: Training, end: float) -> dict[str, Any] | 
 
 
 def served(artifacts: Artifacts) -> dict[str, float]:
-    """Return the corrected recall sum, millions of parameters, dimension and latency of a trained row."""
+    """Return the corrected recall sum, millions of parameters, dimension and latency of a trained
+    row."""
     model: Any = load_model(artifacts.embedding)
     dev = read_dataset(artifacts.dataset).split(REPORTED)
     pairs = ImageCaptionPairs(dev, FeatureStore(artifacts.features), TextStore(artifacts.text))

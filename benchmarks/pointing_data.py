@@ -1,4 +1,5 @@
-"""Data of ``quality.pointing``: Flickr8k photographs with captions, and COCO photographs with phrases."""
+"""Data of ``quality.pointing``: Flickr8k photographs with captions, and COCO photographs with
+phrases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -131,7 +132,8 @@ def read_captioned(data: Path, cache: Path, count: int) -> Captioned:
 def read_cells(
     size: int, files: list[Path], data: Path, file: Path, pool: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Return ``pool(cells)`` for the cells (n, R, D) of images with ``size`` pixels; read ``file`` if it exists."""
+    """Return ``pool(cells)`` for the cells (n, R, D) of images with ``size`` pixels; read ``file``
+    if it exists."""
     if not file.is_file():
         half = (0.5, 0.5, 0.5)
         extractor = Grid("tf_efficientnet_lite2", size=size, mean=half, std=half)
@@ -150,7 +152,8 @@ def read_cells(
 def vectorize(
     vectorizer: Vectorizer, sentences: list[str], file: Path | None = None
 ) -> tuple[FittedVectorizer, Tensor]:
-    """Fit a vectorizer, and return it with the vectors (n, K) of the sentences, from ``file`` if it exists."""
+    """Fit a vectorizer, and return it with the vectors (n, K) of the sentences, from ``file`` if it
+    exists."""
     vectorizer.fit(sentences, seed=0)
     fitted = FittedVectorizer(vectorizer)
     if file is None:

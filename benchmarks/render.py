@@ -1,8 +1,9 @@
 """Tables of pages that are rendered from results: ``python -m benchmarks render``.
 
-A page has ``<!-- rendered by 'python -m benchmarks render' from SOURCE: WHAT -->`` before a table. WHAT names columns
-of a table of a record, or the beginning of names in a JSON file; ``; without A, B`` leaves out rows of a record. A YAML
-file has published values and names results beside them.
+A page has ``<!-- rendered by 'python -m benchmarks render' from SOURCE: WHAT -->`` before a table.
+WHAT names columns of a table of a record, or the beginning of names in a JSON file;
+``; without A, B`` leaves out rows of a record. A YAML file has published values and names results
+beside them.
 """
 
 import ast
@@ -17,7 +18,8 @@ from benchmarks.measures import measure_hash
 from bifocal.version import __version__
 
 PART = re.compile(
-    r"(<!-- rendered by 'python -m benchmarks render' from ([^\s:]+)(?:: ([^;\n]*?))?(?:; without ([^\n]*?))? -->\n)"
+    r"(<!-- rendered by 'python -m benchmarks render' from ([^\s:]+)(?:: ([^;\n]*?))?(?:; "
+    r"without ([^\n]*?))? -->\n)"
     r".*?(?=<!-- end of the rendered part -->\n)",
     re.DOTALL,
 )
@@ -27,12 +29,12 @@ GROUPS = ("speed", "quality", "robustness", "peers")
 
 
 def benchmarks() -> dict[str, str]:
-    """Return the question of each benchmark by its name: the first line of its docstring."""
+    """Return the question of each benchmark by its name: the first sentence of its docstring."""
     questions = {}
     for group in GROUPS:
         for file in sorted(Path(__file__).parent.glob(f"{group}/*.py")):
             docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
-            question = docstring.partition("\n")[0]
+            question = " ".join(docstring.partition("\n\n")[0].split())
             if question.endswith("?"):
                 questions[f"{group}.{file.stem}"] = question
     return questions
@@ -105,7 +107,8 @@ def reproduced(file: Path, results: Path) -> str:
 
 
 def overview(results: Path) -> str:
-    """Return the table of all benchmarks: the first result with a bar, or else the first, and the verdict of all."""
+    """Return the table of all benchmarks: the first result with a bar, or else the first, and the
+    verdict of all."""
     lines = ["|question|value|verdict|", "|---|---|---|"]
     for name, question in benchmarks().items():
         found = read_results(results / f"{name}.json")
@@ -132,7 +135,8 @@ def result_table(file: Path) -> str:
         old = "" if result.version in ("", __version__) else f", version {result.version}"
         old += OLDER if result.measure and result.measure != measure else ""
         lines.append(
-            f"| {name} | {_value(result)} | {result.limit} | {result.verdict} | {result.date}{old} |"
+            f"| {name} | {_value(result)} | {result.limit} | {result.verdict} | "
+            f"{result.date}{old} |"
         )
     return "\n".join(lines) + "\n"
 

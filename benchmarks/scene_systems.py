@@ -82,7 +82,8 @@ def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home
 
 
 def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[Artifacts, float]:
-    """Train a system with the values of its recipe; return its artifacts and the CPU minutes of training."""
+    """Train a system with the values of its recipe; return its artifacts and the CPU minutes of
+    training."""
     return train_values(name, values_of(recipe, settings), home)
 
 
@@ -115,7 +116,8 @@ def train_values(
 
 
 def make_inputs(values: Mapping[str, Any], home: Path) -> dict[str, Path]:
-    """Return the dataset, the features, the texts and the sorter of a system: trainings at once must not make them."""
+    """Return the dataset, the features, the texts and the sorter of a system: trainings at once
+    must not make them."""
     dataset = make("prepare_dataset", values, {}, home)
     return {
         "dataset": dataset,
@@ -126,7 +128,8 @@ def make_inputs(values: Mapping[str, Any], home: Path) -> dict[str, Path]:
 
 
 def measure(artifacts: Artifacts, split: str, *, texts: bool) -> dict[str, Any]:
-    """Return the measures of a trained system on a split, and the sum of hits of each image under ``images``.
+    """Return the measures of a trained system on a split, and the sum of hits of each image under
+    ``images``.
 
     Args:
         texts: whether the system was trained with texts.
@@ -146,7 +149,8 @@ def measure(artifacts: Artifacts, split: str, *, texts: bool) -> dict[str, Any]:
 
 
 def recalls_of(model: Any, pairs: ImageCaptionPairs) -> dict[str, Any]:
-    """Return R@K of both directions, their sum, and each image's part of the sum under ``images``, in percent."""
+    """Return R@K of both directions, their sum, and each image's part of the sum under ``images``,
+    in percent."""
     ranks = model_ranks(model, pairs)
     recalls, image = recall_metrics(ranks), pairs.image_of_caption
     hits = [torch.stack([side.hits(k) for k in KS]).sum(dim=0) for side in ranks]
@@ -161,7 +165,8 @@ def recalls_of(model: Any, pairs: ImageCaptionPairs) -> dict[str, Any]:
 def measures_of(
     settings: Sequence[str], home: Path, training: Training, end: float
 ) -> dict[str, Any] | None:
-    """Return the stored measures of a training; if there are none before the time ``end``, train and measure."""
+    """Return the stored measures of a training; if there are none before the time ``end``, train
+    and measure."""
     changed = with_trial(values_of(recipe_of(training.name), settings), training.trial)
 
     def compute() -> dict[str, Any]:

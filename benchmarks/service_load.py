@@ -93,7 +93,8 @@ class Service:
 
 @dataclass
 class Answers:
-    """The latency in seconds and the status of every answer, and the number of broken connections."""
+    """The latency in seconds and the status of every answer, and the number of broken
+    connections."""
 
     latencies: list[float] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
@@ -122,7 +123,8 @@ async def search(
 async def under_load(
     port: int, count: int, sentences: list[str], action: Coroutine[Any, Any, Value]
 ) -> tuple[Answers, Value]:
-    """Return the answers to ``count`` clients, which search until ``action`` is done, and its value."""
+    """Return the answers to ``count`` clients, which search until ``action`` is done, and its
+    value."""
     answers, done = Answers(), asyncio.Event()
 
     async def client(number: int) -> None:

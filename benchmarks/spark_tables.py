@@ -42,7 +42,8 @@ class Work:
 
 
 def check_packages() -> None:
-    """Exit with an error if pyspark or Java is missing; the error has the command that installs it."""
+    """Exit with an error if pyspark or Java is missing; the error has the command that installs
+    it."""
     if find_spec("pyspark") is None:
         sys.exit("error: speed.batch needs pyspark: pip install 'bifocal-vse[spark]'")
     if shutil.which("java") is None:
@@ -52,7 +53,8 @@ def check_packages() -> None:
 
 
 def register(onnx: Path, folder: Path) -> str:
-    """Register a copy of the graphs in an MLflow store below ``folder``; return the address of the model."""
+    """Register a copy of the graphs in an MLflow store below ``folder``; return the address of the
+    model."""
     import mlflow
 
     contents: dict[str, dict[str, Any]] = {"onnx": {"inputs": {}}}
@@ -100,8 +102,8 @@ def spark_works(
 ) -> dict[str, Work]:
     """Return passes that read and embed a table; Spark drops the embeddings.
 
-    They embed by ``embed_table``; by ``mlflow.pyfunc.spark_udf``; and by a function that answers zeros, without a
-    model.
+    They embed by ``embed_table``; by ``mlflow.pyfunc.spark_udf``; and by a function that answers
+    zeros, without a model.
 
     Args:
         column: "text" or "image".

@@ -1,4 +1,5 @@
-"""Models of ``bifocal train`` that point by the localizer of their encoder, for ``quality.pointing``."""
+"""Models of ``bifocal train`` that point by the localizer of their encoder, for
+``quality.pointing``."""
 
 from pathlib import Path
 
@@ -22,7 +23,8 @@ UNUSED = ("evaluate", "register_model")
 
 
 def trained_pointer(localizer: str, data: Path, folder: Path) -> Pointer:
-    """Train on photographs of Flickr8k with five captions each, unless it is done, and return the model's pointer."""
+    """Train on photographs of Flickr8k with five captions each, unless it is done, and return the
+    model's pointer."""
     photos = folder / "photos"
     if not photos.is_dir():
         write_photographs(data / "flickr8k", folder / "drawn", PHOTOGRAPHS)

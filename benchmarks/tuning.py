@@ -1,4 +1,5 @@
-"""Equal tuning: one search for every system, several seeds of the chosen values, and paired differences."""
+"""Equal tuning: one search for every system, several seeds of the chosen values, and paired
+differences."""
 
 import copy
 import json
@@ -46,7 +47,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class Search:
-    """Number of trials of every system, the recipe first, their spaces, and the seeds of the chosen trial."""
+    """Number of trials of every system, the recipe first, their spaces, and the seeds of the chosen
+    trial."""
 
     trials: int
     seed: int
@@ -63,7 +65,8 @@ class Search:
         return [Trial(), *_draw(self.space_of(name), self.trials - 1, self.seed)]
 
     def wider(self, name: str, best: Trial) -> Space:
-        """Return the space around the edges where the best of the first trials is; without edges, the same space."""
+        """Return the space around the edges where the best of the first trials is; without edges,
+        the same space."""
         space = dict(self.space_of(name))
         for factor, end in edges_of(best, space, space).items():
             width = math.sqrt(space[factor][1] / space[factor][0])
@@ -71,7 +74,8 @@ class Search:
         return space
 
     def second(self, name: str, best: Trial) -> list[Trial]:
-        """Return the trials of the wider space; none if the best of the first trials is at no edge."""
+        """Return the trials of the wider space; none if the best of the first trials is at no
+        edge."""
         wider = self.wider(name, best)
         return (
             _draw(wider, -(-self.trials // WIDER), self.seed + 1)
@@ -80,7 +84,8 @@ class Search:
         )
 
     def left_edges(self, name: str, best: Trial, chosen: Trial) -> list[str]:
-        """Return the factors of the chosen trial that are at an edge of both spaces; ``best`` is of the first one."""
+        """Return the factors of the chosen trial that are at an edge of both spaces; ``best`` is of
+        the first one."""
         space, wider = self.space_of(name), self.wider(name, best)
         ends = {
             key: (min(space[key][0], wider[key][0]), max(space[key][1], wider[key][1]))
@@ -99,7 +104,8 @@ def _draw(space: Space, count: int, seed: int) -> list[Trial]:
 
 
 def edges_of(trial: Trial, space: Space, ends: Space) -> dict[str, float]:
-    """Return the end of each factor of a trial that is near an end: by less than ``EDGE`` of the width of ``space``."""
+    """Return the end of each factor of a trial that is near an end: by less than ``EDGE`` of the
+    width of ``space``."""
     found = {}
     for factor, (low, high) in ends.items():
         near = (space[factor][1] / space[factor][0]) ** EDGE
@@ -111,7 +117,8 @@ def edges_of(trial: Trial, space: Space, ends: Space) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Training:
-    """One training of a system: for ``VALIDATION`` to choose a trial, for ``REPORTED`` to measure the chosen one."""
+    """One training of a system: for ``VALIDATION`` to choose a trial, for ``REPORTED`` to measure
+    the chosen one."""
 
     name: str
     trial: Trial
@@ -121,7 +128,8 @@ class Training:
 
 @dataclass
 class Tuned:
-    """Validation measure of each finished trial of a system, the chosen trial, and reported measures by seed."""
+    """Validation measure of each finished trial of a system, the chosen trial, and reported
+    measures by seed."""
 
     validation: dict[Trial, float] = field(default_factory=dict)
     chosen: Trial | None = None
@@ -131,7 +139,8 @@ class Tuned:
 
 
 Measure = Callable[[Training, float], dict[str, Any] | None]
-"""Returns the stored measures of a training; if there are none before the time given, trains and measures."""
+"""Returns the stored measures of a training; if there are none before the time given, trains and
+measures."""
 
 
 def read_search(values: Mapping[str, Any]) -> Search:
@@ -144,7 +153,8 @@ def read_search(values: Mapping[str, Any]) -> Search:
 
 
 def with_trial(values: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
-    """Return the parameters of all stages with the factors of a trial in the initialization and in each phase."""
+    """Return the parameters of all stages with the factors of a trial in the initialization and in
+    each phase."""
     changed = copy.deepcopy(dict(values))
     training = changed["train_embedding"]
     for phase in training["phases"]:
@@ -171,7 +181,8 @@ def _scale(loss: Any, factor: float) -> None:
 
 
 def tune(name: str, search: Search, measure: Measure, end: float) -> Tuned:
-    """Try the trials of a system, and train the best one with every seed; no training starts after the time ``end``."""
+    """Try the trials of a system, and train the best one with every seed; no training starts after
+    the time ``end``."""
     tuned = Tuned()
     while missing := [
         one for one in trials_of(name, search, tuned) if one.trial not in tuned.validation
@@ -220,13 +231,15 @@ def with_seeds(name: str, search: Search, trial: Trial) -> list[Training]:
 
 
 def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, end: float) -> None:
-    """Store the measures of trainings with ``jobs`` processes of one thread each; none starts after the time ``end``.
+    """Store the measures of trainings with ``jobs`` processes of one thread each; none starts after
+    the time ``end``.
 
     What trainings share must exist before: two of them must not make it.
     """
     context = get_context("spawn")
     missing = [training for training in trainings if measure(training, -math.inf) is None]
-    # A process for each training: freed memory stays with a process, and 20 trainings would hold 11 GB.
+    # A process for each training: freed memory stays with a process, and 20 trainings would hold 11
+    # GB.
     with ProcessPoolExecutor(
         jobs, context, torch.set_num_threads, (1,), max_tasks_per_child=1
     ) as pool:
@@ -237,7 +250,8 @@ def train_at_once(trainings: Iterable[Training], measure: Measure, jobs: int, en
 def tune_at_once(
     names: Sequence[str], search: Search, measure: Measure, jobs: int, end: float
 ) -> None:
-    """Store the measures of all trials of systems, then of their wider spaces, then of the chosen trials."""
+    """Store the measures of all trials of systems, then of their wider spaces, then of the chosen
+    trials."""
     for wanted in (trials_of, trials_of, seeds_of):
         tried = {name: tune(name, search, measure, -math.inf) for name in names}
         train_at_once(
@@ -248,7 +262,8 @@ def tune_at_once(
 def difference(
     row: Mapping[int, Sequence[float]], first: Mapping[int, Sequence[float]]
 ) -> tuple[float, float, float] | None:
-    """Return the mean difference of two systems' values per image, with a 95 % interval over images and seeds.
+    """Return the mean difference of two systems' values per image, with a 95 % interval over images
+    and seeds.
 
     See ``compare_trainings``; None if a system has no values per image.
     """
@@ -263,7 +278,8 @@ def difference(
 def stored(
     file: Path, key: Any, compute: Callable[[], dict[str, Any]] | None
 ) -> dict[str, Any] | None:
-    """Return the measures in a file of the same key, else compute and store them; None if there is no ``compute``."""
+    """Return the measures in a file of the same key, else compute and store them; None if there is
+    no ``compute``."""
     if file.is_file() and (found := json.loads(file.read_text()))["key"] == key:
         return dict(found["measures"])
     if compute is None:

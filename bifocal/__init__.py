@@ -1,6 +1,7 @@
 """Visual-semantic embeddings: images and sentences in one space, where closeness is meaning.
 
-``bifocal.load("runs/mine")`` returns a trained model, see ``bifocal.search.trained_model.TrainedModel``.
+``bifocal.load("runs/mine")`` returns a trained model, see
+``bifocal.search.trained_model.TrainedModel``.
 """
 
 from typing import TYPE_CHECKING
@@ -9,8 +10,8 @@ from bifocal.registry import lazy_attributes
 
 __all__ = ["TrainedModel", "__version__", "load"]
 
-# Every stage imports this file, and depends on each module that it imports or names in a string. Therefore only type
-# checkers import these modules, and no string names one completely.
+# Every stage imports this file, and depends on each module that it imports or names in a string.
+# Therefore only type checkers import these modules, and no string names one completely.
 if TYPE_CHECKING:
     from bifocal.search.trained_model import TrainedModel, load
     from bifocal.version import __version__

@@ -6,8 +6,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 PACKAGES = Path(__file__).with_name("_packages")
-"""In a wheel, the folder of ``components``, ``pipelines`` and ``runtime``: in site-packages, they would collide with
-packages of users. A checkout has them beside ``bifocal``."""
+"""In a wheel, the folder of ``components``, ``pipelines`` and ``runtime``: in site-packages, they
+would collide with packages of users. A checkout has them beside ``bifocal``."""
 
 
 def main() -> None:
@@ -29,14 +29,16 @@ def add_packages() -> None:
 
 
 def conflicting_distribution() -> str | None:
-    """Return a sentence on another installed distribution that has a package ``bifocal``; None if there is none."""
+    """Return a sentence on another installed distribution that has a package ``bifocal``; None if
+    there is none."""
     try:
         version = metadata.version("bifocal")
     except metadata.PackageNotFoundError:
         return None
     return (
-        f"the distribution 'bifocal' {version} is installed. It is not 'bifocal-vse', and both write the package "
-        "'bifocal': run 'pip uninstall bifocal bifocal-vse', then install 'bifocal-vse' again"
+        f"the distribution 'bifocal' {version} is installed. It is not 'bifocal-vse', and both "
+        "write the package 'bifocal': run 'pip uninstall bifocal bifocal-vse', then install "
+        "'bifocal-vse' again"
     )
 
 

@@ -1,4 +1,5 @@
-"""Layers that image and text encoders share: the mapping of multi-level grounding, and the map of residual heads."""
+"""Layers that image and text encoders share: the mapping of multi-level grounding, and the map of
+residual heads."""
 
 import torch
 from torch import Tensor, nn
@@ -6,13 +7,15 @@ from torch.nn.functional import normalize, pad
 
 
 def mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential:
-    """Return ``count`` fully connected layers to ``dim``, each with a leaky ReLU; one layer is linear.
+    """Return ``count`` fully connected layers to ``dim``, each with a leaky ReLU; one layer is
+    linear.
 
-    As in the authors' code, a leaky ReLU also follows the last of several layers. Weights start by Glorot's rule
-    (Glorot and Bengio, AISTATS 2010), and biases at 0.
+    As in the authors' code, a leaky ReLU also follows the last of several layers. Weights start by
+    Glorot's rule (Glorot and Bengio, AISTATS 2010), and biases at 0.
     """
-    # Attention is a ReLU of cosines, and negative cosines get no gradient: the last ReLU makes most of them positive.
-    # Positive biases would too, but would give all cells of a level almost one direction.
+    # Attention is a ReLU of cosines, and negative cosines get no gradient: the last ReLU makes most
+    # of them positive. Positive biases would too, but would give all cells of a level almost one
+    # direction.
     layers: list[nn.Module] = []
     for number in range(count):
         linear = nn.Linear(dim if number else input_dim, dim)
@@ -23,13 +26,15 @@ def mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential
 
 
 def two_layers(input_dim: int, hidden: int, dim: int, dropout: float) -> nn.Sequential:
-    """Return two fully connected layers with a ReLU between them, and batch normalization after the last."""
+    """Return two fully connected layers with a ReLU between them, and batch normalization after the
+    last."""
     first = nn.Linear(input_dim, hidden), nn.ReLU(), nn.Dropout(dropout)
     return nn.Sequential(*first, nn.Linear(hidden, dim), nn.BatchNorm1d(dim))
 
 
 class ResidualMap(nn.Module):
-    """``normalize(x + blend * residual(x))``, x of unit norm cut or filled to ``dim``; ``blend`` is 1 in training."""
+    """``normalize(x + blend * residual(x))``, x of unit norm cut or filled to ``dim``; ``blend`` is
+    1 in training."""
 
     blend: Tensor
 

@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, separators of lines, signs that turn the direction of a text, and surrogates."""
+"""Control characters, separators of lines, signs that turn the direction of a text, and
+surrogates."""
 
 
 def track(
@@ -33,9 +34,11 @@ def track(
     done: int = 0,
     status: Callable[[], str] = lambda: "",
 ) -> Iterator[T]:
-    """Yield ``items`` and show the progress on stderr, with ``status()`` about the last item, such as its loss.
+    """Yield ``items`` and show the progress on stderr, with ``status()`` about the last item, such
+    as its loss.
 
-    ``total``, by default ``len(items) + done``, includes the ``done`` items of an earlier, interrupted run.
+    ``total``, by default ``len(items) + done``, includes the ``done`` items of an earlier,
+    interrupted run.
     """
     if total is None and isinstance(items, Sized):
         total = len(items) + done
@@ -46,7 +49,8 @@ def track(
 
 
 def printable(text: object) -> str:
-    r"""Return a text whose control characters are escaped: a name cannot change the terminal, or write a line.
+    r"""Return a text whose control characters are escaped: a name cannot change the terminal, or
+    write a line.
 
     >>> printable("a\x1b[31m.jpg")
     'a\\x1b[31m.jpg'

@@ -1,9 +1,10 @@
 """Parts by name: ``build("bifocal.losses", {"name": "HardestTripletLoss", "margin": 0.3})``.
 
-A part is a public class that a package's ``__init__`` imports or a module's ``__all__`` names, or that ``register``
-adds, or any class of an importable module, named ``module:Class``. A reference to a part is its name, a mapping
-``{"name": ..., argument: value}``, or an object with the attributes ``name`` and ``arguments``. A class whose arguments
-are parts declares the package of each, and receives built objects:
+A part is a public class that a package's ``__init__`` imports or a module's ``__all__`` names, or
+that ``register`` adds, or any class of an importable module, named ``module:Class``. A reference to
+a part is its name, a mapping ``{"name": ..., argument: value}``, or an object with the attributes
+``name`` and ``arguments``. A class whose arguments are parts declares the package of each, and
+receives built objects:
 ``parts: ClassVar[Mapping[str, str]] = {"losses": "bifocal.losses"}``.
 """
 
@@ -22,7 +23,8 @@ _REGISTERED: dict[str, dict[str, type]] = {}
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: the known word closest to ``word``, and all known words."""
+    """Return the end of an error message: the known word closest to ``word``, and all known
+    words."""
     names = sorted(known)
     by_lower_case = {name.lower(): name for name in names}
     close = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.5)
@@ -31,7 +33,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 class CheckedByConstruction:
-    """Base of the parts whose constructor rejects invalid arguments and does no work, so that it is the check."""
+    """Base of the parts whose constructor rejects invalid arguments and does no work, so that it is
+    the check."""
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
@@ -50,7 +53,8 @@ def registered(package: str) -> dict[str, type]:
 def register(package: str) -> Callable[[T], T]:
     """Decorate a class outside the library, which then is a part of ``package`` in this process.
 
-    A process that loads a model with such a class must register it first. A class of the same name is replaced.
+    A process that loads a model with such a class must register it first. A class of the same name
+    is replaced.
 
     Example::
 
@@ -84,7 +88,8 @@ def _library_parts(package: str) -> dict[str, type]:
 
 
 def get(package: str, name: str) -> type:
-    """Return the class called ``name`` of ``package``, or ``module:Class`` of anywhere; an error names the nearest."""
+    """Return the class called ``name`` of ``package``, or ``module:Class`` of anywhere; an error
+    names the nearest."""
     module, colon, outside = name.partition(":")
     if colon:
         return _class_of(module, outside)
@@ -123,7 +128,8 @@ def split(ref: Any) -> tuple[str, dict[str, Any]]:
     if hasattr(ref, "name") and hasattr(ref, "arguments"):
         return ref.name, dict(ref.arguments)
     raise ValueError(
-        f"got {ref!r}, expected the name of a part or a mapping such as {{name: ..., argument: value}}"
+        f"got {ref!r}, expected the name of a part or a mapping such as {{name: ..., argument: "
+        "value}"
     )
 
 
@@ -139,7 +145,8 @@ def accepts(package: str, name: str, argument: str) -> bool:
 
 
 def check_range(interval: str, **values: float | None) -> None:
-    """Raise ``ValueError`` unless each argument that is not None is in an interval such as "[0, 1)" or "(0, inf)"."""
+    """Raise ``ValueError`` unless each argument that is not None is in an interval such as "[0, 1)"
+    or "(0, inf)"."""
     low, high = (float(end) for end in interval[1:-1].split(","))
     ends = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
     expected = (
@@ -155,7 +162,8 @@ def check_range(interval: str, **values: float | None) -> None:
 
 
 def check(package: str, name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless ``name`` is a part of ``package`` that takes all of ``arguments``; build nothing."""
+    """Raise ``ValueError`` unless ``name`` is a part of ``package`` that takes all of
+    ``arguments``; build nothing."""
     accepted = inspect.signature(get(package, name)).parameters
     for argument in arguments:
         if argument not in accepted:
@@ -174,8 +182,8 @@ def all_arguments(package: str, ref: Any) -> dict[str, Any]:
 def build(package: str, ref: Any, /, **available: Any) -> Any:
     """Build the part of ``package`` that ``ref`` names.
 
-    Each of the ``available`` values, such as a sorter or a seed, is passed if the signature of the part, or of a part
-    among its arguments, accepts it. An argument of ``ref`` wins.
+    Each of the ``available`` values, such as a sorter or a seed, is passed if the signature of the
+    part, or of a part among its arguments, accepts it. An argument of ``ref`` wins.
     """
     name, arguments = split(ref)
     check(package, name, arguments)
@@ -197,7 +205,8 @@ def _build_nested(package: str, value: Any, available: Mapping[str, Any]) -> Any
 
 
 def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` (PEP 562) of a package that imports heavy attributes from ``modules`` at first use.
+    """Return the ``__getattr__`` (PEP 562) of a package that imports heavy attributes from
+    ``modules`` at first use.
 
     Example:
         >>> lazy_attributes("bifocal.registry", {"sqrt": "math"})("sqrt")(9)

@@ -14,9 +14,11 @@ class Scores:
         cross: (N images, M captions).
         visual: (N, N) between images, for losses within a view; None if the model has none.
         textual: (M, M) between captions, for losses within a view; None if the model has none.
-        word_scores: (N, M) of the captions' words: R_w of multi-level grounding, eq. (5); None for other models.
+        word_scores: (N, M) of the captions' words: R_w of multi-level grounding, eq. (5); None for
+            other models.
         sentence_scores: (N, M) of the captions as a whole: R_s of eq. (6d); None for other models.
-        cut: scores of the vectors cut to their first dimensions, while a model with ``cut_dims`` trains.
+        cut: scores of the vectors cut to their first dimensions, while a model with ``cut_dims``
+            trains.
     """
 
     cross: Tensor
@@ -37,12 +39,14 @@ class Scores:
 
 
 def mean_of_matches(costs: Tensor) -> Tensor:
-    """Return the mean of the costs of all matches: 0, with a gradient of 0, for a batch without a match."""
+    """Return the mean of the costs of all matches: 0, with a gradient of 0, for a batch without a
+    match."""
     return costs.sum() / max(costs.numel(), 1)
 
 
 def check_matches(scores: Tensor, matches: Tensor) -> None:
-    """Raise ``ValueError`` unless ``matches`` has one value for every (image, caption) of ``scores`` (N, M)."""
+    """Raise ``ValueError`` unless ``matches`` has one value for every (image, caption) of
+    ``scores`` (N, M)."""
     if scores.ndim != 2 or scores.shape != matches.shape:
         raise ValueError(
             f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)} differ: "
@@ -51,6 +55,7 @@ def check_matches(scores: Tensor, matches: Tensor) -> None:
 
 
 def is_diagonal(matches: Tensor, image: Tensor, caption: Tensor) -> bool:
-    """Return whether each image matches the caption of its own index alone, by the indices of all matches."""
+    """Return whether each image matches the caption of its own index alone, by the indices of all
+    matches."""
     count = len(image)
     return count > 0 and matches.shape == (count, count) and torch.equal(image, caption)

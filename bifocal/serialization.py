@@ -1,4 +1,5 @@
-"""Networks on disk, ``config.json`` and ``model.safetensors``, and tensors with JSON metadata in one file."""
+"""Networks on disk, ``config.json`` and ``model.safetensors``, and tensors with JSON metadata in
+one file."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 
 def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
-    """Write to ``directory`` the arguments that build a network and its weights, of which there may be none."""
+    """Write to ``directory`` the arguments that build a network and its weights, of which there may
+    be none."""
     directory.mkdir(parents=True, exist_ok=True)
     config_path, weights_path = directory / CONFIG_FILE, directory / WEIGHTS_FILE
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
@@ -29,7 +31,8 @@ def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str,
 
 
 def load_config(directory: Path, expected: str = "network") -> dict[str, Any]:
-    """Return the configuration that ``save_network`` wrote; errors name the ``expected`` content, such as "sorter"."""
+    """Return the configuration that ``save_network`` wrote; errors name the ``expected`` content,
+    such as "sorter"."""
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{directory} holds no {expected}: {CONFIG_FILE} is missing")
@@ -38,7 +41,8 @@ def load_config(directory: Path, expected: str = "network") -> dict[str, Any]:
 
 
 def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
-    """Return the weights that ``save_network`` wrote, on the CPU; errors name the ``expected`` content."""
+    """Return the weights that ``save_network`` wrote, on the CPU; errors name the ``expected``
+    content."""
     path = directory / WEIGHTS_FILE
     if not path.is_file():
         raise FileNotFoundError(
@@ -67,9 +71,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the metadata that ``write_tensors`` wrote."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(
-                file.metadata()["notes"]
-            )  # noqa: SIM118
+            names, notes = file.keys(), json.loads(file.metadata()["notes"])
+            return {name: file.get_tensor(name) for name in names}, notes
     except SafetensorError as error:
         raise ValueError(
             f"{path} is not a complete checkpoint ({error}): delete it to train from the start"

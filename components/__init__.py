@@ -1,1 +1,2 @@
-"""Stages of the pipeline, one folder each: ``spec.py`` declares parameters, inputs and outputs, ``run.py`` runs it."""
+"""Stages of the pipeline, one folder each: ``spec.py`` declares parameters, inputs and outputs,
+``run.py`` runs it."""

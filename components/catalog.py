@@ -1,4 +1,5 @@
-"""Discovery of the components, and the pipeline's graph, which follows from the names of inputs and outputs."""
+"""Discovery of the components, and the pipeline's graph, which follows from the names of inputs and
+outputs."""
 
 from functools import cache
 from graphlib import TopologicalSorter
@@ -15,12 +16,14 @@ PIPELINES = {
     "late_interaction": ("register_model",),
     "ranking_head": ("register_ranking_head",),
 }
-"""Last stages of each pipeline; the first one registers its result. The pipeline also has all stages before them."""
+"""Last stages of each pipeline; the first one registers its result. The pipeline also has all
+stages before them."""
 
 
 @cache
 def all_components() -> dict[str, Component]:
-    """All components by name: the stages, one per folder that has a ``spec.py``, and the steps of a cluster."""
+    """All components by name: the stages, one per folder that has a ``spec.py``, and the steps of a
+    cluster."""
     stages = [
         import_module(f"components.{path.parent.name}.spec").COMPONENT
         for path in sorted(ROOT.glob("*/spec.py"))

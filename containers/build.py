@@ -1,12 +1,14 @@
 """Build the images of this checkout with podman, buildah or docker, and write their digests.
 
-    python containers/build.py --base python:3.11-slim-bookworm@sha256:... --group cpu --group gpu \\
+    python containers/build.py --base python:3.11-slim-bookworm@sha256:... --group cpu --group gpu
+    \\
       --name registry.example/bifocal --push
 
-The base image must have a digest, because the content of a tag changes. An image contains the tracked and the untracked
-files of the checkout, without ignored ones. The build mounts the certificates of this machine as a secret, because a
-proxy may have its own; no image contains them. ``images.json`` holds the digests, for ``python -m pipelines compile
---images images.json``; ``images.cpu.cdx.json`` beside it lists the packages of the image (``containers/sbom.py``).
+The base image must have a digest, because the content of a tag changes. An image contains the
+tracked and the untracked files of the checkout, without ignored ones. The build mounts the
+certificates of this machine as a secret, because a proxy may have its own; no image contains them.
+``images.json`` holds the digests, for ``python -m pipelines compile --images images.json``;
+``images.cpu.cdx.json`` beside it lists the packages of the image (``containers/sbom.py``).
 """
 
 import argparse
@@ -64,13 +66,15 @@ def main() -> None:
     certificates = options.certificates or (CERTIFICATES if CERTIFICATES.is_file() else None)
     if certificates and not certificates.is_file():
         raise ValueError(
-            f"--certificates {certificates}: no such file; 'update-ca-certificates' writes {CERTIFICATES}"
+            f"--certificates {certificates}: no such file; 'update-ca-certificates' writes "
+            f"{CERTIFICATES}"
         )
     check_base(options.base)
     engine = options.engine or next((name for name in ENGINES if shutil.which(name)), None)
     if engine is None:
         raise ValueError(
-            f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' installs the first"
+            f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' installs the "
+            "first"
         )
     digests = json.loads(options.output.read_text()) if options.output.is_file() else {}
     with tempfile.TemporaryDirectory() as folder:
@@ -108,16 +112,18 @@ def check_base(base: str) -> None:
     """
     if not base.startswith("localhost/") and not re.fullmatch(r".+@sha256:[0-9a-f]{64}", base):
         raise ValueError(
-            f"--base {base} has no digest, so its content may change: give {base.partition('@')[0]}@sha256:..., "
-            f"which 'docker buildx imagetools inspect {base}' or 'skopeo inspect docker://{base}' prints; "
-            "only images of this machine, localhost/..., may have none"
+            f"--base {base} has no digest, so its content may change: give "
+            f"{base.partition('@')[0]}@sha256:..., which 'docker buildx imagetools inspect "
+            f"{base}' or 'skopeo inspect docker://{base}' prints; only images of this machine, "
+            "localhost/..., may have none"
         )
 
 
 def build_command(
     engine: str, tag: str, arguments: Mapping[str, str], certificates: Path | None
 ) -> list[str]:
-    """Return the build command without its context. Only the docker format supports health checks."""
+    """Return the build command without its context. Only the docker format supports health
+    checks."""
     group = arguments["GROUP"]
     return [
         *(engine, "build", "--file", str(ROOT / "containers" / "Containerfile"), "--tag", tag),
@@ -166,7 +172,8 @@ def call(*command: str, quiet: bool = False) -> str:
     )
     if done.returncode:
         raise ValueError(
-            f"'{' '.join(command[:4])} ...' failed with exit code {done.returncode}: see its output above"
+            f"'{' '.join(command[:4])} ...' failed with exit code {done.returncode}: see its "
+            "output above"
         )
     return done.stdout or ""
 

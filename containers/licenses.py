@@ -11,7 +11,8 @@ LONGEST = 100
 
 
 def license_of(metadata: Message) -> str | None:
-    """Return ``License-Expression``, else the classifiers of licenses, else ``License`` if it is a name; else None."""
+    """Return ``License-Expression``, else the classifiers of licenses, else ``License`` if it is a
+    name; else None."""
     expression = metadata.get("License-Expression")
     if expression:
         return str(expression)

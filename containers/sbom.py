@@ -1,9 +1,10 @@
-"""Write the software bill of materials of an image, in CycloneDX 1.6: its Debian and Python packages.
+"""Write the software bill of materials of an image, in CycloneDX 1.6: its Debian and Python
+packages.
 
     python containers/sbom.py localhost/bifocal:cpu --engine podman --output images.cpu.cdx.json
 
-The packages are read inside a container of the image, so the list describes the image and not the files that it was
-built from. ``containers/build.py`` writes one for every image.
+The packages are read inside a container of the image, so the list describes the image and not the
+files that it was built from. ``containers/build.py`` writes one for every image.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def main() -> None:
 
 
 def read_packages(engine: str, image: str) -> dict[str, Any]:
-    """Return ``{"python": [[name, version, license]], "debian": [[name, version, architecture]]}`` of an image."""
+    """Return ``{"python": [[name, version, license]], "debian": [[name, version, architecture]]}``
+    of an image."""
     program = ("python", "-c", INVENTORY)
     if engine != "buildah":
         return read_json(engine, "run", "--rm", "--network", "none", image, *program)
@@ -104,7 +106,8 @@ def call(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(
-            f"'{' '.join(command[:3])} ...' failed with exit code {done.returncode}: {done.stderr.strip()}"
+            f"'{' '.join(command[:3])} ...' failed with exit code {done.returncode}: "
+            f"{done.stderr.strip()}"
         )
     return done.stdout
 

@@ -1,4 +1,5 @@
-"""The image 'serve' in a real container: size, contents, and 'bifocal serve'; run by 'make containers-test'."""
+"""The image 'serve' in a real container: size, contents, and 'bifocal serve'; run by 'make
+containers-test'."""
 
 import json
 import os
@@ -26,7 +27,10 @@ find /run/secrets /tools /cache -type f 2> /dev/null
 python -c "from importlib.util import find_spec; print([n for n in ('torch', 'torchvision', 'timm') if find_spec(n)])"
 """
 SENTENCE = "three red stars on a beach"
-STATE = "cat /proc/1/status; touch /app/file /demo/file /opt/file; touch /tmp/file && echo writable: /tmp"
+STATE = (
+    "cat /proc/1/status; touch /app/file /demo/file /opt/file; touch /tmp/file && echo "
+    "writable: /tmp"
+)
 
 
 class Container(Server):
@@ -127,7 +131,10 @@ def test_the_service_answers_searches_and_its_page(container: Container) -> None
 def test_a_stopped_container_answers_the_request_in_progress(container: Container) -> None:
     body = json.dumps({"text": "a red star", "k": 1}).encode()
     with socket.create_connection(("127.0.0.1", container.port), timeout=60) as connection:
-        head = f"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: {JSON['content-type']}\r\n"
+        head = (
+            "POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: "
+            f"{JSON['content-type']}\r\n"
+        )
         connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:9])
         time.sleep(0.3)
         stop = subprocess.Popen(

@@ -1,4 +1,5 @@
-"""Extension of griffe: the section ``Example:`` of our docstrings is what griffe knows as ``Examples:``."""
+"""Extension of griffe: the section ``Example:`` of our docstrings is what griffe knows as
+``Examples:``."""
 
 import re
 from typing import Any

@@ -1,7 +1,8 @@
 """MkDocs hooks: READMEs of other folders become pages of the site, where links to files work.
 
-A linked source file becomes a page with its text, so that the site needs no server of a repository. The comment
-``<!-- api: PACKAGE -->`` of a page becomes the reference of all names that the package imports.
+A linked source file becomes a page with its text, so that the site needs no server of a repository.
+The comment ``<!-- api: PACKAGE -->`` of a page becomes the reference of all names that the package
+imports.
 """
 
 import ast
@@ -18,7 +19,8 @@ from benchmarks.render import RESULTS, result_table
 ROOT = Path(__file__).parents[1]
 DOCS = "docs"
 RECORDS = f"{DOCS}/records/"
-"""History: no part of the navigation or the search; a linked record is shown as its text, like a source file."""
+"""History: no part of the navigation or the search; a linked record is shown as its text, like a
+source file."""
 NAMED = {
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "reference/contributing.md",
@@ -35,7 +37,8 @@ LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
 
 def repository_pages() -> dict[str, str]:
-    """Return the page of the site for each README outside ``docs``, by its path in the repository."""
+    """Return the page of the site for each README outside ``docs``, by its path in the
+    repository."""
     stages = (file.relative_to(ROOT) for file in sorted((ROOT / "components").glob("*/README.md")))
     named = {stage.as_posix(): f"stages/{stage.parent.name}.md" for stage in stages}
     return NAMED | named
@@ -69,7 +72,8 @@ def linked_sources() -> list[str]:
 
 
 def repository_path(page: str, target: str) -> str | None:
-    """Return the path in the repository of a relative link; None for addresses, anchors and missing files."""
+    """Return the path in the repository of a relative link; None for addresses, anchors and missing
+    files."""
     if not target or "://" in target or target.startswith("mailto:"):
         return None
     path = os.path.normpath(PurePosixPath(page).parent / target)
@@ -98,7 +102,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def public_names(package: str) -> list[str]:
-    """Return the full names of what the ``__init__.py`` of a package imports from below it, in its order."""
+    """Return the full names of what the ``__init__.py`` of a package imports from below it, in its
+    order."""
     tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in imports if (node.module or "").startswith(f"{package}.")]
@@ -106,7 +111,8 @@ def public_names(package: str) -> list[str]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Write the reference of packages, and replace links to files of the repository by links to their pages."""
+    """Write the reference of packages, and replace links to files of the repository by links to
+    their pages."""
     markdown = API.sub(
         lambda found: "\n\n".join(f"::: {name}" for name in public_names(found[1])), markdown
     )
@@ -128,7 +134,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Name the parts of the theme's search apart from other parts, and write empty headers of tables as cells."""
+    """Name the parts of the theme's search apart from other parts, and write empty headers of
+    tables as cells."""
     named = output.replace('role="dialog"', 'role="dialog" aria-label="Search pages"')
     named = named.replace(
         'class="md-search__options" aria-label="Search"',
@@ -138,7 +145,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def site_link(origin: str, uri: str, target: str) -> str:
-    """Return the link on the page ``uri`` that replaces ``target``, a link in the file ``origin``."""
+    """Return the link on the page ``uri`` that replaces ``target``, a link in the file
+    ``origin``."""
     file, _, anchor = target.partition("#")
     path = repository_path(origin, file)
     if path is None:

@@ -2,8 +2,9 @@
 
     make demo-model
 
-The data are the drawn scenes of ``Scenes``; the parameters are in ``pipelines/app/demo_model/recipe.yaml``. The same
-machine and packages give the same files. A run that exists in ``runs/demo-model`` goes on where it was.
+The data are the drawn scenes of ``Scenes``; the parameters are in
+``pipelines/app/demo_model/recipe.yaml``. The same machine and packages give the same files. A run
+that exists in ``runs/demo-model`` goes on where it was.
 """
 
 import json
@@ -64,7 +65,8 @@ def main() -> None:
 
 
 def write_collection(artifacts: Path) -> None:
-    """Write the images of the test split as one sheet, their captions, their vectors and the biases of the vectors."""
+    """Write the images of the test split as one sheet, their captions, their vectors and the biases
+    of the vectors."""
     split = read_dataset(artifacts / "dataset").split("test")
     ids = split.images["image_id"].tolist()
     sheet = Image.new("RGB", (COLUMNS * SIDE, -(-len(ids) // COLUMNS) * SIDE))

@@ -1,9 +1,11 @@
 """Make the pictures of the documentation in docs/pictures.
 
-    python -m docs.make_pictures                 # the drawings: the pipeline, the rooms, the six models, plots
-    python -m docs.make_pictures --run FOLDER    # also the report, from the run of 'make repro' in FOLDER
+    python -m docs.make_pictures                 # the drawings: the pipeline, the rooms, the six
+    models, plots python -m docs.make_pictures --run FOLDER    # also the report, from the run of
+    'make repro' in FOLDER
 
-``tests/docs/test_pictures.py`` draws the drawings again, and compares the inputs of the other pictures, which are in
+``tests/docs/test_pictures.py`` draws the drawings again, and compares the inputs of the other
+pictures, which are in
 ``inputs.json``: the code that draws them and the parameters of the run.
 """
 
@@ -27,9 +29,13 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 INPUTS = PICTURES / "inputs.json"
 REPORT = (
-    "bifocal/evaluation/base.py", "bifocal/report/charts.py", "bifocal/report/page.html.j2",
-    "bifocal/report/sections.py", "bifocal/report/style.css", "params.yaml",
-)  # fmt: skip
+    "bifocal/evaluation/base.py",
+    "bifocal/report/charts.py",
+    "bifocal/report/page.html.j2",
+    "bifocal/report/sections.py",
+    "bifocal/report/style.css",
+    "params.yaml",
+)
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "report.png": ("docs/drawing/report.py", *REPORT),
@@ -87,7 +93,7 @@ def write_pictures_of(run: Path) -> None:
 def main() -> None:
     """Write the drawings, and with ``--run`` the other pictures."""
     arguments = argparse.ArgumentParser(
-        prog="python -m docs.make_pictures", description=__doc__.splitlines()[0]
+        prog="python -m docs.make_pictures", description=__doc__.partition("\n\n")[0]
     )
     arguments.add_argument(
         "--run", type=Path, help="folder of 'make repro'; its report has 2 queries per kind"

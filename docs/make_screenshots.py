@@ -3,8 +3,9 @@
     pip install scikit-image
     python -m docs.make_screenshots --weights FOLDER
 
-``bifocal index`` makes photographs searchable that scikit-image ships as public domain or CC0, ``bifocal serve`` serves
-them, and Chromium opens the page. FOLDER has the networks of the encoder ``small``.
+``bifocal index`` makes photographs searchable that scikit-image ships as public domain or CC0,
+``bifocal serve`` serves them, and Chromium opens the page. FOLDER has the networks of the encoder
+``small``.
 """
 
 import argparse
@@ -35,7 +36,8 @@ PHOTOGRAPHS = (
     "hubble_deep_field",
     "rocket",
 )
-"""Functions of ``skimage.data``, whose docstrings name the sources: NASA, SpaceX, and photographers under CC0."""
+"""Functions of ``skimage.data``, whose docstrings name the sources: NASA, SpaceX, and photographers
+under CC0."""
 DESK, PHONE = {"width": 1200, "height": 700}, {"width": 390, "height": 844}
 QUERIES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

@@ -1,9 +1,10 @@
-"""BEAN: maximum plus minimum over the cells of an image, and heatmaps from the weights of the last layer.
+"""BEAN: maximum plus minimum over the cells of an image, and heatmaps from the weights of the last
+layer.
 
     python examples/bean.py --images 400
 
-Engilberge, Chevallier, Perez and Cord, "Finding beans in burgers", CVPR 2018. Compares its pooling with the average,
-chooses k of the heatmaps on the split "val", and writes runs/examples/bean.png.
+Engilberge, Chevallier, Perez and Cord, "Finding beans in burgers", CVPR 2018. Compares its pooling
+with the average, chooses k of the heatmaps on the split "val", and writes runs/examples/bean.png.
 """
 
 from pathlib import Path
@@ -26,18 +27,28 @@ from bifocal.training.schedules import MultiStep
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
     """Train on ``images`` scenes, write a picture to ``home``, and return the printed values."""
-    # Data: scenes with five captions each, a small backbone that is trained on them, one feature F per grid cell.
+    # Data: scenes with five captions each, a small backbone that is trained on them, one feature F
+    # per grid cell.
     inputs = prepare_inputs(
         home,
-        corpus={"name": "Scenes", "train": images, "val": images // 4, "test": images // 2, "size": 96},
+        corpus={
+            "name": "Scenes",
+            "train": images,
+            "val": images // 4,
+            "test": images // 2,
+            "size": 96,
+        },
         extractor={
-            "name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 96,
+            "name": "Grid",
+            "backbone": "resnet10t",
+            "stage": 3,
+            "size": 96,
             "model_arguments": {"channels": [16, 32, 64, 128], "stem_width": 8},
         },
         weights={"name": "TrainOnPhrases", "epochs": max(1, images // 32), "min_count": 5},
         vectorizer={"name": "Word2Vec", "dim": 64, "min_count": 2, "epochs": 10, "subsample": 0.0},
         seed=1,
-    )  # fmt: skip
+    )
 
     average, bean = train(inputs, "average"), train(inputs, "max_min")
     results = {}
@@ -46,8 +57,9 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         results[f"image R@1, {name}"] = retrieval["image_retrieval"]["R@1"]
     results["image R@1, chance"] = retrieval["chance"]["image_retrieval"]["R@1"]
 
-    # Pointing at the maximum of H, the sum over the k largest entries u of v of |v[u]| G'[:, :, u] (9). G' is the last
-    # layer applied to every cell (8). The evaluator chooses k on the split "val".
+    # Pointing at the maximum of H, the sum over the k largest entries u of v of |v[u]| G'[:, :, u]
+    # (9). G' is the last layer applied to every cell (8). The evaluator chooses k on the split
+    # "val".
     pointing = PointingGame()(bean).metrics["pointing"]
     results["pointing"] = pointing["accuracy"]
     results["pointing, image center"] = pointing["centre"]
@@ -73,17 +85,23 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
 def train(inputs: TrainingInputs, pooling: str) -> Subject:
     """Return a trained model with one of two poolings, and the images to evaluate it on."""
-    # Image: G = A F, a 1 x 1 convolution without bias (1); h[u] = max G[:, :, u] + min G[:, :, u] (2), or the mean;
-    # x = the projection of h, of unit norm (3). Sentence: word vectors and a simple recurrent unit, to v (4).
+    # Image: G = A F, a 1 x 1 convolution without bias (1); h[u] = max G[:, :, u] + min G[:, :, u]
+    # (2), or the mean; x = the projection of h, of unit norm (3). Sentence: word vectors and a
+    # simple recurrent unit, to v (4).
     encoders = {
         "image_encoder": {
-            "name": "BEANEncoder", "pooling": pooling, "maps": 256, "dropout": 0.1, "backbone": None, "crop": None
+            "name": "BEANEncoder",
+            "pooling": pooling,
+            "maps": 256,
+            "dropout": 0.1,
+            "backbone": None,
+            "crop": None,
         },
         "text_encoder": {"name": "SRUEncoder", "layers": 2},
-    }  # fmt: skip
+    }
     model = new_model({"name": "TwoBranchModel", "dim": 256, **encoders}, inputs, seed=1)
-    # Triplets <x, v> (5) with the hardest negative of the batch (6)-(7). InfoNCE is added for the reason that smile.py
-    # states.
+    # Triplets <x, v> (5) with the hardest negative of the batch (6)-(7). InfoNCE is added for the
+    # reason that smile.py states.
     phase = TrainingPhase(
         batches=CaptionBatches(batch_size=80),
         loss=WeightedSumLoss([HardestTripletLoss(margin=0.2), InfoNCELoss(temperature=0.07)]),

@@ -36,11 +36,12 @@ class ClipBenchmarkModel(nn.Module):
 
 
 def load_clip_benchmark(directory: Path | str) -> tuple[ClipBenchmarkModel, Transform, Tokenizer]:
-    """Return (model, transform, tokenizer) of a run folder, as the loading functions of CLIP_benchmark do.
+    """Return (model, transform, tokenizer) of a run folder, as the loading functions of
+    CLIP_benchmark do.
 
     Call a metric of the package with the three, or register ``load_for_command`` for its command:
-    ``clip_benchmark.models.TYPE2FUNC["bifocal"] = load_for_command``, with the folder as the name of the model. The
-    exported graphs read sentences, so the tokens are the bytes of a sentence.
+    ``clip_benchmark.models.TYPE2FUNC["bifocal"] = load_for_command``, with the folder as the name
+    of the model. The exported graphs read sentences, so the tokens are the bytes of a sentence.
 
     Raises:
         FileNotFoundError: the folder holds no exported model.
@@ -49,7 +50,8 @@ def load_clip_benchmark(directory: Path | str) -> tuple[ClipBenchmarkModel, Tran
     model = TrainedModel(directory)
     if "image" not in model.embedder.inputs:
         raise ValueError(
-            f"{directory}: no exported graph computes features from images; train on an image extractor"
+            f"{directory}: no exported graph computes features from images; train on an image "
+            "extractor"
         )
 
     def transform(image: Image.Image) -> Tensor:
@@ -64,5 +66,6 @@ def load_clip_benchmark(directory: Path | str) -> tuple[ClipBenchmarkModel, Tran
 
 
 def load_for_command(model_name: str, **_: Any) -> tuple[ClipBenchmarkModel, Transform, Tokenizer]:
-    """Return ``load_clip_benchmark`` of the folder ``model_name``, with the arguments of ``TYPE2FUNC``."""
+    """Return ``load_clip_benchmark`` of the folder ``model_name``, with the arguments of
+    ``TYPE2FUNC``."""
     return load_clip_benchmark(model_name)

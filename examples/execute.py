@@ -3,8 +3,8 @@
     python examples/execute.py              # all of them
     python examples/execute.py pointing     # one
 
-Run it after each change of a notebook: a test compares the stored outputs with the code that they were made from. The
-cell with the tag "parameters" has the size of the data.
+Run it after each change of a notebook: a test compares the stored outputs with the code that they
+were made from. The cell with the tag "parameters" has the size of the data.
 """
 
 import base64
@@ -45,7 +45,8 @@ def source_hash(notebook: NotebookNode) -> str:
 
 
 def execute(notebook: NotebookNode) -> None:
-    """Execute all cells in a kernel of its own, in the root of the repository; keep neither times nor progress."""
+    """Execute all cells in a kernel of its own, in the root of the repository; keep neither times
+    nor progress."""
     NotebookClient(
         notebook,
         timeout=SECONDS_PER_CELL,
@@ -62,7 +63,8 @@ def execute(notebook: NotebookNode) -> None:
 
 
 def shrink_pictures(output: NotebookNode) -> None:
-    """Keep only a picture's PNG, with at most ``MAX_WIDTH`` pixels per row and ``COLORS`` colors."""
+    """Keep only a picture's PNG, with at most ``MAX_WIDTH`` pixels per row and ``COLORS``
+    colors."""
     data = output.get("data", {})
     if "image/png" not in data:
         return

@@ -13,7 +13,8 @@ from bifocal.search.trained_model import TrainedModel
 
 
 class MTEBEncoder(AbsEncoder):  # type: ignore[misc]
-    """Unit vectors of the texts or the images of a task, by the exported graphs of a run; their cosine is the score.
+    """Unit vectors of the texts or the images of a task, by the exported graphs of a run; their
+    cosine is the score.
 
     An input with an image and a text has the normalized sum of both vectors.
 
@@ -32,7 +33,8 @@ class MTEBEncoder(AbsEncoder):  # type: ignore[misc]
         )
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> NDArray[np.float32]:
-        """Return the vectors (N, d) of all batches of ``inputs``, which have lists under ``text``, ``image`` or both.
+        """Return the vectors (N, d) of all batches of ``inputs``, which have lists under ``text``,
+        ``image`` or both.
 
         Raises:
             ValueError: a batch has neither.

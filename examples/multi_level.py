@@ -2,9 +2,10 @@
 
     python examples/multi_level.py --images 400
 
-Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019. Prints
-retrieval and pointing, and writes runs/examples/multi_level.png. This short training ranks images above chance, and
-points no better than at the image center: attention needs more steps, as in recipes/scenes/multi_level.yaml.
+Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019.
+Prints retrieval and pointing, and writes runs/examples/multi_level.png. This short training ranks
+images above chance, and points no better than at the image center: attention needs more steps, as
+in recipes/scenes/multi_level.yaml.
 """
 
 from pathlib import Path
@@ -29,28 +30,44 @@ CELLS = 6
 
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
-    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in percent."""
-    # Data: scenes, two levels of a small backbone that is trained on them, and ELMo, trained on the captions, whose
-    # three layers give each word a vector in its sentence. The paper has four levels of VGG or PNASNet.
+    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in
+    percent."""
+    # Data: scenes, two levels of a small backbone that is trained on them, and ELMo, trained on the
+    # captions, whose three layers give each word a vector in its sentence. The paper has four
+    # levels of VGG or PNASNet.
     inputs = prepare_inputs(
         home,
-        corpus={"name": "Scenes", "train": images, "val": images // 4, "test": images // 2, "size": 96},
+        corpus={
+            "name": "Scenes",
+            "train": images,
+            "val": images // 4,
+            "test": images // 2,
+            "size": 96,
+        },
         extractor={
-            "name": "MultiLevel", "backbone": "resnet10t", "layers": ["layer3", "layer4"], "cells": CELLS, "size": 96,
+            "name": "MultiLevel",
+            "backbone": "resnet10t",
+            "layers": ["layer3", "layer4"],
+            "cells": CELLS,
+            "size": 96,
             "model_arguments": {"channels": [16, 32, 64, 64], "stem_width": 8, "output_stride": 16},
         },
         weights={"name": "TrainOnPhrases", "epochs": max(1, images // 32), "min_count": 5},
         vectorizer={
-            "name": "ElmoLayers", "projection_dim": 32, "lstm_dim": 64, "filters": [[1, 16], [2, 16], [3, 32]],
+            "name": "ElmoLayers",
+            "projection_dim": 32,
+            "lstm_dim": 64,
+            "filters": [[1, 16], [2, 16], [3, 32]],
             "epochs": 4,
         },
         seed=1,
-    )  # fmt: skip
+    )
 
-    # Image: three 1 x 1 convolutions per level, to cells v of unit norm. Words and sentence: a learned mixture of the
-    # layers of ELMo and two layers, to s. Attention of a word to a cell is H = max(0, <s, v>) (1), the attended feature
-    # a is the sum of H v, of unit norm (2), the pertinence of a level is <a, s> (3), and the best level counts (4).
-    # R_w joins the words of a sentence (5); R_s is the same for its vector (6).
+    # Image: three 1 x 1 convolutions per level, to cells v of unit norm. Words and sentence: a
+    # learned mixture of the layers of ELMo and two layers, to s. Attention of a word to a cell is H
+    # = max(0, <s, v>) (1), the attended feature a is the sum of H v, of unit norm (2), the
+    # pertinence of a level is <a, s> (3), and the best level counts (4). R_w joins the words of a
+    # sentence (5); R_s is the same for its vector (6).
     encoders = {
         "image_encoder": {"name": "MultiLevelEncoder", "levels": 2},
         "text_encoder": {"name": "ElmoMixtureEncoder", "slope": 0.25},
@@ -59,8 +76,8 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         {"name": "GroundingModel", "dim": 96, "unit_sentence": True, **encoders}, inputs, seed=1
     )
 
-    # Posteriors of the matching sentence and image in the batch, by R_w and by R_s (7)-(10). gamma_2 is 40 in place of
-    # 10: in so few steps, cosines stay close to each other.
+    # Posteriors of the matching sentence and image in the batch, by R_w and by R_s (7)-(10).
+    # gamma_2 is 40 in place of 10: in so few steps, cosines stay close to each other.
     phase = TrainingPhase(
         batches=CaptionBatches(batch_size=32),
         loss=GroundingLoss(sharpness=40.0),

@@ -5,9 +5,10 @@
     dvc exp show --only-changed --sort-by recall_sum --sort-order desc
     dvc exp apply search-7 && python -m pipelines register
 
-A trial runs in a temporary folder: DVC takes each stage from its cache whose parameters are unchanged, and keeps the
-trial with its parameters, metrics and outputs. MLflow has its runs; no trial is registered as a model. Run
-'make repro' and commit dvc.lock first. With --storage sqlite:///optuna.db a search goes on where it was stopped.
+A trial runs in a temporary folder: DVC takes each stage from its cache whose parameters are
+unchanged, and keeps the trial with its parameters, metrics and outputs. MLflow has its runs; no
+trial is registered as a model. Run 'make repro' and commit dvc.lock first. With --storage
+sqlite:///optuna.db a search goes on where it was stopped.
 """
 
 from collections.abc import Callable, Mapping

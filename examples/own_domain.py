@@ -2,9 +2,10 @@
 
     python examples/own_domain.py --images 400
 
-A model of open_clip is trained on plain scenes and then frozen: it stands for CLIP. The own domain is twin scenes,
-whose captions share their words. Residual heads are trained on them (CLIP-Adapter, Gao et al., IJCV 2024), and their
-weight is chosen on the split "val". Writes runs/examples/own_domain.png. Needs the extra clip.
+A model of open_clip is trained on plain scenes and then frozen: it stands for CLIP. The own domain
+is twin scenes, whose captions share their words. Residual heads are trained on them (CLIP-Adapter,
+Gao et al., IJCV 2024), and their weight is chosen on the split "val". Writes
+runs/examples/own_domain.png. Needs the extra clip.
 """
 
 from pathlib import Path
@@ -43,7 +44,8 @@ SYSTEMS = {"zero-shot": "zero_shot", "heads": "model", "CCA": "cca"}
 
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
-    """Train on ``images`` twin scenes, write a picture to ``home``, and return the printed values, in percent."""
+    """Train on ``images`` twin scenes, write a picture to ``home``, and return the printed values,
+    in percent."""
     # The contrastive model: both towers from scratch, on four times as many plain scenes.
     weights = home / f"open_clip-{images}.safetensors"
     if not weights.is_file():
@@ -65,7 +67,8 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         seed=1,
     )
 
-    # Heads: normalize(x + b f(x)), where f is zero before the training; b is the best of 0, 0.1, ..., 1 on "val".
+    # Heads: normalize(x + b f(x)), where f is zero before the training; b is the best of 0, 0.1,
+    # ..., 1 on "val".
     heads = {"image_encoder": "ResidualHead", "text_encoder": "ResidualHead"}
     model = new_model({"name": "TwoBranchModel", "dim": DIM, **heads}, inputs, seed=1)
     phase = TrainingPhase(
@@ -78,7 +81,8 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     train_phases(model, [phase], inputs, seed=1)
     blend = choose_blend(model, inputs)["blend"]
 
-    # The same features and text of the split "test": both towers as they are, the heads, and CCA of the towers.
+    # The same features and text of the split "test": both towers as they are, the heads, and CCA of
+    # the towers.
     subject = Subject(
         model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
     )

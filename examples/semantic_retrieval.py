@@ -2,9 +2,9 @@
 
     python examples/semantic_retrieval.py --images 400
 
-Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to learn a global visual representation
-for semantic retrieval", CVPR 2017. Queries are images, and images with words added and subtracted. Writes
-runs/examples/semantic_retrieval.png.
+Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to learn a global
+visual representation for semantic retrieval", CVPR 2017. Queries are images, and images with words
+added and subtracted. Writes runs/examples/semantic_retrieval.png.
 """
 
 from pathlib import Path
@@ -25,22 +25,33 @@ PLUS, MINUS = "a red star", "water"
 
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
-    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in percent."""
-    # Data: scenes, a small backbone that is trained on them, whose cells are averaged, and the tf-idf of all captions
-    # of an image as one text, section 3.
+    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in
+    percent."""
+    # Data: scenes, a small backbone that is trained on them, whose cells are averaged, and the
+    # tf-idf of all captions of an image as one text, section 3.
     inputs = prepare_inputs(
         home,
-        corpus={"name": "Scenes", "train": images, "val": images // 4, "test": images // 2, "size": 96},
+        corpus={
+            "name": "Scenes",
+            "train": images,
+            "val": images // 4,
+            "test": images // 2,
+            "size": 96,
+        },
         extractor={
-            "name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 96,
+            "name": "Grid",
+            "backbone": "resnet10t",
+            "stage": 3,
+            "size": 96,
             "model_arguments": {"channels": [16, 32, 64, 128], "stem_width": 8},
         },
         weights={"name": "TrainOnPhrases", "epochs": max(1, images // 32), "min_count": 5},
         vectorizer={"name": "TFIDF", "documents": "images", "form": "stem", "min_count": 2},
         seed=1,
-    )  # fmt: skip
+    )
 
-    # Image and text are linear maps to unit vectors. The paper has R-MAC of ResNet-101 in place of the mean cell.
+    # Image and text are linear maps to unit vectors. The paper has R-MAC of ResNet-101 in place of
+    # the mean cell.
     encoders = {"image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"}
     model = new_model({"name": "TwoBranchModel", "dim": 256, **encoders}, inputs, seed=1)
 
@@ -52,9 +63,10 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     untrained = ndcg()
 
-    # A triplet is a query q, an image d+ with similar captions and an image d- with others. The visual loss is
-    # max(0, m - q d+ + q d-) (1); in the joint losses the query (2), or the answers (3), are texts. The triplets are
-    # mined before each epoch: the triplets with the largest loss in a pool of images, section 5.1.
+    # A triplet is a query q, an image d+ with similar captions and an image d- with others. The
+    # visual loss is max(0, m - q d+ + q d-) (1); in the joint losses the query (2), or the answers
+    # (3), are texts. The triplets are mined before each epoch: the triplets with the largest loss
+    # in a pool of images, section 5.1.
     phase = TrainingPhase(
         batches=MinedTriplets(
             batch_size=32,
@@ -71,7 +83,8 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     )
     train_phases(model, [phase], inputs, seed=1)
 
-    # NDCG against the tf-idf similarity of the captions, which the model does not see for test images, section 6.
+    # NDCG against the tf-idf similarity of the captions, which the model does not see for test
+    # images, section 6.
     subject = Subject(
         model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
     )

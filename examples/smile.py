@@ -2,8 +2,8 @@
 
     python examples/smile.py --images 400
 
-Engilberge, "Deep inside visual-semantic embeddings", 2020, chapters 3 and 4. Prints retrieval and pointing on images
-that were not trained on, and writes runs/examples/smile.png.
+Engilberge, "Deep inside visual-semantic embeddings", 2020, chapters 3 and 4. Prints retrieval and
+pointing on images that were not trained on, and writes runs/examples/smile.png.
 """
 
 from pathlib import Path
@@ -23,30 +23,42 @@ from bifocal.training.schedules import MultiStep
 
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
-    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in percent."""
-    # Data: scenes with five captions each, a small backbone that is trained on them, one feature per grid cell.
+    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in
+    percent."""
+    # Data: scenes with five captions each, a small backbone that is trained on them, one feature
+    # per grid cell.
     inputs = prepare_inputs(
         home,
-        corpus={"name": "Scenes", "train": images, "val": images // 4, "test": images // 2, "size": 96},
+        corpus={
+            "name": "Scenes",
+            "train": images,
+            "val": images // 4,
+            "test": images // 2,
+            "size": 96,
+        },
         extractor={
-            "name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 96,
+            "name": "Grid",
+            "backbone": "resnet10t",
+            "stage": 3,
+            "size": 96,
             "model_arguments": {"channels": [16, 32, 64, 128], "stem_width": 8},
         },
         weights={"name": "TrainOnPhrases", "epochs": max(1, images // 32), "min_count": 5},
         vectorizer={"name": "Word2Vec", "dim": 64, "min_count": 2, "epochs": 10, "subsample": 0.0},
         seed=1,
-    )  # fmt: skip
+    )
 
-    # Image: G = norm(W_1 X), the regions in the joint space (3.6); A = softmax over the regions of W_2 G, one weight
-    # per region and dimension (3.8); x = the sum over the regions of A o G (3.7). Sentence: word vectors and an SRU.
+    # Image: G = norm(W_1 X), the regions in the joint space (3.6); A = softmax over the regions of
+    # W_2 G, one weight per region and dimension (3.8); x = the sum over the regions of A o G (3.7).
+    # Sentence: word vectors and an SRU.
     encoders = {
         "image_encoder": "SMILEEncoder",
         "text_encoder": {"name": "SRUEncoder", "layers": 2},
     }
     model = new_model({"name": "TwoBranchModel", "dim": 256, **encoders}, inputs, seed=1)
 
-    # The triplet loss of the hardest negative in the batch (3.9)-(3.11). In a training of a few hundred steps, it
-    # pulls all vectors together; InfoNCE keeps them apart.
+    # The triplet loss of the hardest negative in the batch (3.9)-(3.11). In a training of a few
+    # hundred steps, it pulls all vectors together; InfoNCE keeps them apart.
     phase = TrainingPhase(
         batches=CaptionBatches(batch_size=80),
         loss=WeightedSumLoss([HardestTripletLoss(margin=0.2), InfoNCELoss(temperature=0.07)]),
@@ -56,7 +68,8 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     )
     train_phases(model, [phase], inputs, seed=1)
 
-    # Retrieval on the split "test", also re-ranked by (3.12)-(3.13); pointing by <v, G_r>, the score of region r (4.3).
+    # Retrieval on the split "test", also re-ranked by (3.12)-(3.13); pointing by <v, G_r>, the
+    # score of region r (4.3).
     subject = Subject(
         model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer
     )
@@ -72,7 +85,8 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     for name, value in results.items():
         print(f"{name:24} {value:5.1f} %")
 
-    # Where the model looks: |A_r o G_r|, the share of each region in x, which needs no text; and (4.3) for two phrases.
+    # Where the model looks: |A_r o G_r|, the share of each region in x, which needs no text; and
+    # (4.3) for two phrases.
     image_id = str(subject.split.images["image_id"].iloc[0])
     picture = open_image(subject.split.image_path(image_id))
     regions = inputs.features.gather(inputs.features.rows([image_id]))

@@ -2,9 +2,10 @@
 
     python examples/sodeep.py --images 400
 
-Engilberge, Chevallier, Perez and Cord, "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019; the
-equations are in chapter 5 of Engilberge's thesis, 2020. Compares sorters with exact ranks, then orders images
-by the number of their objects, and writes runs/examples/sodeep.png.
+Engilberge, Chevallier, Perez and Cord, "SoDeep: a sorting deep net to learn ranking loss
+surrogates", CVPR 2019; the equations are in chapter 5 of Engilberge's thesis, 2020. Compares
+sorters with exact ranks, then orders images by the number of their objects, and writes
+runs/examples/sodeep.png.
 """
 
 from pathlib import Path
@@ -30,17 +31,27 @@ LENGTH = 16  # scores that are ranked together
 
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
-    """Train a sorter and three heads, write a picture to ``home``, and return the printed values."""
-    # 1. A sorter is a network from scores to ranks. It is trained on synthetic scores with the L1 error of its ranks
+    """Train a sorter and three heads, write a picture to ``home``, and return the printed
+    values."""
+    # 1. A sorter is a network from scores to ranks. It is trained on synthetic scores with the L1
+    # error of its ranks
     #    (5.1); its weights are then frozen, and gradients pass through it to the scores.
     torch.manual_seed(1)
     lstm = PositionwiseLSTMSorter(length=LENGTH, hidden=32, layers=1)
     with TemporaryDirectory() as checkpoints:
         train_sorter(
-            lstm, length=LENGTH, batch_size=128, learning_rate=0.01, schedule=Step(step_size=3, gamma=0.5),
-            vectors_per_epoch=25 * images, epochs=max(1, images // 32), patience=12, tolerance=0.01,
-            checkpoints=Path(checkpoints), seed=1,
-        )  # fmt: skip
+            lstm,
+            length=LENGTH,
+            batch_size=128,
+            learning_rate=0.01,
+            schedule=Step(step_size=3, gamma=0.5),
+            vectors_per_epoch=25 * images,
+            epochs=max(1, images // 32),
+            patience=12,
+            tolerance=0.01,
+            checkpoints=Path(checkpoints),
+            seed=1,
+        )
     lstm.requires_grad_(False)
     # The handcrafted sorter (5.2)-(5.3): rank_i = sum over j != i of sigmoid(lambda (s_j - s_i)).
     pairwise = PairwiseSorter(steepness=10.0)
@@ -54,21 +65,30 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     # 2. A task whose metric is a rank correlation: order images by the number of their objects.
     inputs = prepare_inputs(
         home,
-        corpus={"name": "Scenes", "train": images, "val": images // 4, "test": images // 2, "size": 96},
+        corpus={
+            "name": "Scenes",
+            "train": images,
+            "val": images // 4,
+            "test": images // 2,
+            "size": 96,
+        },
         extractor={
-            "name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 96,
+            "name": "Grid",
+            "backbone": "resnet10t",
+            "stage": 3,
+            "size": 96,
             "model_arguments": {"channels": [16, 32, 64, 128], "stem_width": 8},
         },
         weights={"name": "TrainOnPhrases", "epochs": max(1, images // 32), "min_count": 5},
         vectorizer={"name": "Word2Vec", "dim": 64, "min_count": 2, "epochs": 10, "subsample": 0.0},
         seed=1,
-    )  # fmt: skip
+    )
     train = LabeledFeatures(inputs.dataset.split("train"), inputs.features, "count")
     test = LabeledFeatures(inputs.dataset.split("test"), inputs.features, "count")
 
-    # Spearman's correlation is r_s = 1 - 6 |rank(y) - rank(y*)|^2 / (n (n^2 - 1)) (5.4). With a sorter in place of the
-    # rank of the scores it is a loss (5.6), which reads only the order of the targets. On this easy task, the distance
-    # to the counts does as well.
+    # Spearman's correlation is r_s = 1 - 6 |rank(y) - rank(y*)|^2 / (n (n^2 - 1)) (5.4). With a
+    # sorter in place of the rank of the scores it is a loss (5.6), which reads only the order of
+    # the targets. On this easy task, the distance to the counts does as well.
     losses = {
         "L1 regression": RegressionLoss(power=1),
         "pairwise": SpearmanLoss(pairwise),

@@ -2,8 +2,9 @@
 
     python examples/structure_preserving.py --images 400
 
-Wang, Li and Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016. Trains with and without
-the structure constraint on captions, beside CCA, and writes runs/examples/structure_preserving.png.
+Wang, Li and Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016. Trains
+with and without the structure constraint on captions, beside CCA, and writes
+runs/examples/structure_preserving.png.
 """
 
 from pathlib import Path
@@ -24,19 +25,30 @@ from bifocal.training.schedules import MultiStep
 
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
-    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in percent."""
-    # Data: scenes, a small backbone that is trained on them, whose cells are averaged, and tf-idf vectors of captions.
+    """Train on ``images`` scenes, write a picture to ``home``, and return the printed values, in
+    percent."""
+    # Data: scenes, a small backbone that is trained on them, whose cells are averaged, and tf-idf
+    # vectors of captions.
     inputs = prepare_inputs(
         home,
-        corpus={"name": "Scenes", "train": images, "val": images // 4, "test": images // 2, "size": 96},
+        corpus={
+            "name": "Scenes",
+            "train": images,
+            "val": images // 4,
+            "test": images // 2,
+            "size": 96,
+        },
         extractor={
-            "name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 96,
+            "name": "Grid",
+            "backbone": "resnet10t",
+            "stage": 3,
+            "size": 96,
             "model_arguments": {"channels": [16, 32, 64, 128], "stem_width": 8},
         },
         weights={"name": "TrainOnPhrases", "epochs": max(1, images // 32), "min_count": 5},
         vectorizer={"name": "TFIDF", "form": "stem", "stop_words": False, "min_count": 2},
         seed=1,
-    )  # fmt: skip
+    )
 
     models = {
         "CCA": cca(inputs),
@@ -74,9 +86,10 @@ def train(inputs: TrainingInputs, textual_weight: float) -> Model:
         inputs,
         seed=1,
     )
-    # d(x, y) + m < d(x, y') for a caption y of image x and any other caption y' (1), the same for images (2) with the
-    # weight lambda_1, and d(y, y') + m < d(y, y'') for two captions y, y' of one image (4) with lambda_3; together (5).
-    # Constraint (4) needs two captions of an image in a batch, section 2.2.
+    # d(x, y) + m < d(x, y') for a caption y of image x and any other caption y' (1), the same for
+    # images (2) with the weight lambda_1, and d(y, y') + m < d(y, y'') for two captions y, y' of
+    # one image (4) with lambda_3; together (5). Constraint (4) needs two captions of an image in a
+    # batch, section 2.2.
     phase = TrainingPhase(
         batches=CaptionBatches(batch_size=80, extra_captions_per_image=1),
         loss=StructurePreservingLoss(margin=0.1, image_weight=2.0, textual_weight=textual_weight),
@@ -89,7 +102,8 @@ def train(inputs: TrainingInputs, textual_weight: float) -> Model:
 
 
 def cca(inputs: TrainingInputs) -> Model:
-    """Return canonical correlation analysis of mean cells and captions, the baseline of tables 1 to 3."""
+    """Return canonical correlation analysis of mean cells and captions, the baseline of tables 1 to
+    3."""
     dim = min(48, inputs.features.dim, inputs.text.dim)
     linear = {"image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
     model = new_model({"name": "TwoBranchModel", "dim": dim, **linear}, inputs)

@@ -1,1 +1,2 @@
-"""The pipeline of all stages: rendered for DVC, compiled for Kubeflow, run on this machine, promoted in MLflow."""
+"""The pipeline of all stages: rendered for DVC, compiled for Kubeflow, run on this machine,
+promoted in MLflow."""

@@ -1,4 +1,5 @@
-"""``python -m pipelines doctor``: checks of this machine; each failed check names the command that fixes it."""
+"""``python -m pipelines doctor``: checks of this machine; each failed check names the command that
+fixes it."""
 
 import importlib.metadata
 import importlib.util
@@ -25,8 +26,12 @@ from runtime.redaction import redact
 
 ROOT = Path(__file__).parent.parent
 MIN_FREE_GB = 10
-# Without --all-commits and the experiments, 'dvc gc' deletes the outputs of other commits, and of trials.
-FREE_DISK = "dvc gc --all-commits --all-experiments --dry  # lists unused outputs; run it again without --dry"
+# Without --all-commits and the experiments, 'dvc gc' deletes the outputs of other commits, and of
+# trials.
+FREE_DISK = (
+    "dvc gc --all-commits --all-experiments --dry  # lists unused outputs; run it again "
+    "without --dry"
+)
 TIMEOUT_SECONDS = 5
 # 'dvc status --cloud' does not contact the remote before a first stage has run.
 CONTACT_REMOTE = (
@@ -36,7 +41,8 @@ CONTACT_REMOTE = (
 
 @dataclass(frozen=True)
 class CheckResult:
-    """State that a check observed, and a command that fixes it; ``ok`` is None if the service is not configured."""
+    """State that a check observed, and a command that fixes it; ``ok`` is None if the service is
+    not configured."""
 
     name: str
     ok: bool | None
@@ -82,7 +88,8 @@ def packages() -> CheckResult:
 def _requirements(
     texts: Iterable[str], extras: Mapping[str, Sequence[str]], wanted: Iterable[str]
 ) -> Iterator[Requirement]:
-    """Yield the requirements in ``texts`` and of the wanted extras, which may name further extras."""
+    """Yield the requirements in ``texts`` and of the wanted extras, which may name further
+    extras."""
     for requirement in map(
         Requirement, [*texts, *(text for name in sorted(wanted) for text in extras[name])]
     ):
@@ -149,7 +156,10 @@ def s3() -> CheckResult:
     try:
         buckets = Storage(attempts=1, timeout=TIMEOUT_SECONDS).buckets()
     except StorageError as error:
-        fix = "export AWS_ENDPOINT_URL=http://... BIFOCAL_S3_PATH_STYLE=1  # for MinIO; otherwise check the credentials"
+        fix = (
+            "export AWS_ENDPOINT_URL=http://... BIFOCAL_S3_PATH_STYLE=1  # for MinIO; "
+            "otherwise check the credentials"
+        )
         # Only the cause: the storage's own message is about resuming a transfer.
         return CheckResult("S3", False, str(error.__cause__ or error), fix)
     return CheckResult("S3", True, f"{len(buckets)} buckets")
@@ -207,7 +217,8 @@ def _check_endpoint(name: str, url: str, fix: str) -> CheckResult:
 
 
 def _request(url: str) -> Request:
-    """Return a request with the user info of ``url`` as a header: urllib takes it for a part of the host."""
+    """Return a request with the user info of ``url`` as a header: urllib takes it for a part of the
+    host."""
     parts = urlsplit(url)
     user_info, _, host = parts.netloc.rpartition("@")
     request = Request(parts._replace(netloc=host).geturl())

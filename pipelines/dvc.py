@@ -1,4 +1,5 @@
-"""``dvc.yaml``, rendered from the declarations of the stages and their imports, and repair of DVC's table of locks."""
+"""``dvc.yaml``, rendered from the declarations of the stages and their imports, and repair of DVC's
+table of locks."""
 
 import json
 import os
@@ -13,11 +14,15 @@ from components.catalog import PIPELINES, pipeline_components
 from runtime import identity
 from runtime.spec import Component, Plot
 
-HEADER = "# Rendered from components/*/spec.py and their imports by 'python -m pipelines render'; edit those instead.\n"
+HEADER = (
+    "# Rendered from components/*/spec.py and their imports by 'python -m pipelines render'; "
+    "edit those instead.\n"
+)
 PACKAGES_STAGE = "packages"
 PACKAGES_FILE = "packages.json"
 CODE = "code"
-"""Key of the table in this file that has the code hash of each stage. DVC itself compares files by their bytes."""
+"""Key of the table in this file that has the code hash of each stage. DVC itself compares files by
+their bytes."""
 TABLE = Path(".dvc", "tmp", "rwlock")
 """Table of the files that DVC's processes read and write."""
 PATIENCE = 0.5
@@ -35,7 +40,8 @@ def recipe_folder(recipe: Path) -> Path:
 
 
 def render(values: Mapping[str, Any], folder: str = "") -> str:
-    """Return the text of a ``dvc.yaml`` for ``folder``, relative to the root of the repository ("" is the root)."""
+    """Return the text of a ``dvc.yaml`` for ``folder``, relative to the root of the repository (""
+    is the root)."""
     home = PurePosixPath(folder)
     components = dvc_components(values["pipeline"])
     plots: list[Any] = [_plot(plot) for component in components for plot in component.plots]
@@ -82,7 +88,8 @@ def _plot(plot: Plot) -> dict[str, Any]:
 
 
 def _packages_stage(home: PurePosixPath) -> dict[str, Any]:
-    """Return the stage that writes versions and code hashes on each 'dvc repro'; it takes a second or two."""
+    """Return the stage that writes versions and code hashes on each 'dvc repro'; it takes a second
+    or two."""
     file = str(home / "artifacts" / PACKAGES_FILE)
     return {
         "cmd": f"python -m pipelines packages {file}",
@@ -123,8 +130,8 @@ def _wdir(home: PurePosixPath) -> dict[str, str]:
 def remove_damaged_table(root: Path) -> bool:
     """Remove the table below ``root`` if it cannot be read, and return whether it was removed.
 
-    A killed DVC leaves its table empty or cut off, and every later command fails. A readable table is kept: DVC itself
-    removes the entries of processes that have ended.
+    A killed DVC leaves its table empty or cut off, and every later command fails. A readable table
+    is kept: DVC itself removes the entries of processes that have ended.
     """
     table = root / TABLE
     if _is_readable(table):

@@ -27,7 +27,8 @@ def ranking_table(folder: Path) -> RenderableType:
 def metrics_table(folder: Path) -> RenderableType:
     """Return the table of ``folder/artifacts/metrics/metrics.json``, and the path of the report.
 
-    An evaluation without retrieval, such as only semantic retrieval, has the table of its ``summary.json``.
+    An evaluation without retrieval, such as only semantic retrieval, has the table of its
+    ``summary.json``.
     """
     metrics = _read(folder / "artifacts" / "metrics" / "metrics.json")
     report = f"report: {(folder / 'artifacts' / 'report' / 'index.html').as_posix()}"
@@ -44,7 +45,8 @@ def _retrieval_table(metrics: Mapping[str, Any]) -> Table:
     shared = metrics["caption_retrieval"].keys() & metrics["image_retrieval"].keys()
     names = sorted(shared, key=lambda name: (len(name), name))
     table = Table(
-        title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, ranks from 1"
+        title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, "
+        "ranks from 1"
     )
     table.add_column()
     for name in names:
@@ -74,6 +76,7 @@ def _pointing(metrics: Mapping[str, Any]) -> Iterator[str]:
     if "pointing" in metrics:
         pointing = metrics["pointing"]
         yield (
-            f"pointing: {pointing['accuracy']:.1f} % of {pointing['phrases']} phrases ({pointing['low']:.1f} to "
-            f"{pointing['high']:.1f}); image center {pointing['centre']:.1f} %, random point {pointing['random']:.1f} %"
+            f"pointing: {pointing['accuracy']:.1f} % of {pointing['phrases']} phrases "
+            f"({pointing['low']:.1f} to {pointing['high']:.1f}); image center "
+            f"{pointing['centre']:.1f} %, random point {pointing['random']:.1f} %"
         )

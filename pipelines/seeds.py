@@ -1,4 +1,5 @@
-"""Trainings of recipes with several seeds, which share the stages that are equal; finished ones are not repeated."""
+"""Trainings of recipes with several seeds, which share the stages that are equal; finished ones are
+not repeated."""
 
 import json
 import os
@@ -31,7 +32,8 @@ TRAINING, LAST = "train_embedding", "evaluate"
 
 @dataclass(frozen=True)
 class System:
-    """A recipe, or a finished run: its parameters, and a run folder for each seed of the training."""
+    """A recipe, or a finished run: its parameters, and a run folder for each seed of the
+    training."""
 
     name: str
     values: Mapping[str, Any]
@@ -53,7 +55,8 @@ class System:
 
 
 def read_system(path: Path, seeds: int) -> System:
-    """Read a recipe, which gets ``seeds`` trainings, or the folder of a run, or of the runs of a recipe."""
+    """Read a recipe, which gets ``seeds`` trainings, or the folder of a run, or of the runs of a
+    recipe."""
     if not path.is_dir():
         values, folder = parameters.load(Path(PARAMETERS), [path]), recipe_folder(path)
         parameters.validate(values, configurable_components().values())
@@ -86,8 +89,9 @@ def differing(systems: Sequence[System]) -> list[tuple[str, ...]]:
 def train_missing(systems: Sequence[System]) -> None:
     """Run the stages up to the evaluation in each run folder of a recipe, in turn over seeds.
 
-    Only the training has the seed of its run: data, features, texts and sorter are those of the recipe. A stage that a
-    run before it, or 'make repro', has run with equal parameters, inputs and code is a link to it.
+    Only the training has the seed of its run: data, features, texts and sorter are those of the
+    recipe. A stage that a run before it, or 'make repro', has run with equal parameters, inputs and
+    code is a link to it.
     """
     sources = [system.recipe_run for system in systems if system.recipe_run]
     if len({*sources}) < len(sources):
@@ -118,7 +122,8 @@ def _stages(pipeline: str) -> list[Component]:
 
 
 def _linked(job: Job, run: Path, sources: Sequence[Path]) -> bool:
-    """Link the outputs of a job to the same outputs of another run; return whether there are any."""
+    """Link the outputs of a job to the same outputs of another run; return whether there are
+    any."""
     for path in job.outputs.values():  # a link of former parameters, or its target is gone
         if path.is_symlink():
             path.unlink()
@@ -134,7 +139,8 @@ def _linked(job: Job, run: Path, sources: Sequence[Path]) -> bool:
 
 
 def _run(stage: Component, run: Path) -> None:
-    """Run a stage in a process of its own, which ends with this one; add its seconds to the file of the run."""
+    """Run a stage in a process of its own, which ends with this one; add its seconds to the file of
+    the run."""
     options = ["--params", str(run / PARAMETERS), "--artifacts", (run / "artifacts").as_posix()]
     command = [*SUPERVISOR, sys.executable, "-m", "components", stage.name, *options]
     start, file = time.monotonic(), run / SECONDS

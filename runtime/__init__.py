@@ -1,1 +1,2 @@
-"""How any stage runs: declaration, parameters, artifacts, command line, S3, MLflow, Kubeflow's executor protocol."""
+"""How any stage runs: declaration, parameters, artifacts, command line, S3, MLflow, Kubeflow's
+executor protocol."""

@@ -1,4 +1,5 @@
-"""Artifact directories: written to a partial directory, described by a manifest, renamed when complete."""
+"""Artifact directories: written to a partial directory, described by a manifest, renamed when
+complete."""
 
 import hashlib
 import json
@@ -18,7 +19,8 @@ CHECKPOINTS = "checkpoints"
 
 
 def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
-    """Return the locked partial directory of ``final``; it keeps a killed run's files with the same ``fingerprint``."""
+    """Return the locked partial directory of ``final``; it keeps a killed run's files with the same
+    ``fingerprint``."""
     partial, text = partial_path(final), _json(fingerprint)
     file = partial / FINGERPRINT
     complete(final.parent)
@@ -28,7 +30,8 @@ def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
     if previous != text:
         if previous and len(list(partial.iterdir())) > 1:
             log_line(
-                f"{partial}: a killed run is discarded, because this run differs: {_changes(previous, text)}"
+                f"{partial}: a killed run is discarded, because this run differs: "
+                f"{_changes(previous, text)}"
             )
         clear(partial)
         file.write_text(text)
@@ -55,14 +58,17 @@ def partial_path(final: Path) -> Path:
 
 
 def commit(partial: Path, final: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest of ``partial`` and rename the directory to ``final``; see ``commit_all``."""
+    """Write the manifest of ``partial`` and rename the directory to ``final``; see
+    ``commit_all``."""
     commit_all({final: partial}, manifest)
 
 
 def commit_all(partials: Mapping[Path, Path], manifest: Mapping[str, Any]) -> None:
-    """Write the manifests of partial directories, and rename them to their artifacts, which are in one folder.
+    """Write the manifests of partial directories, and rename them to their artifacts, which are in
+    one folder.
 
-    All artifacts change together. A killed process keeps its work: ``checkpoints`` and fingerprint are deleted last.
+    All artifacts change together. A killed process keeps its work: ``checkpoints`` and fingerprint
+    are deleted last.
     """
     with change(next(iter(partials)).parent) as changed:
         for final, partial in partials.items():
@@ -80,7 +86,8 @@ def commit_all(partials: Mapping[Path, Path], manifest: Mapping[str, Any]) -> No
 
 
 def change_manifest(changed: Change, artifact: Path) -> None:
-    """Write the manifest of an artifact that has one, for the files that a change below it writes and deletes."""
+    """Write the manifest of an artifact that has one, for the files that a change below it writes
+    and deletes."""
     if not (artifact / MANIFEST).is_file():
         return
     manifest = read_manifest(artifact)
@@ -99,7 +106,8 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     complete(artifact.parent)
     if not path.is_file():
         raise FileNotFoundError(
-            f"{artifact} is missing or incomplete (it has no {MANIFEST}): run the stage that writes it, or 'dvc repro'"
+            f"{artifact} is missing or incomplete (it has no {MANIFEST}): run the stage that "
+            "writes it, or 'dvc repro'"
         )
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
@@ -109,14 +117,15 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
         ) from error
     if manifest.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
-            f"{path} has schema version {manifest.get('schema_version')}, expected {SCHEMA_VERSION}: "
-            "run the stage that writes it again"
+            f"{path} has schema version {manifest.get('schema_version')}, expected "
+            f"{SCHEMA_VERSION}: run the stage that writes it again"
         )
     return manifest
 
 
 def check_files(artifact: Path) -> None:
-    """Compare the files of a complete artifact with the hashes of its manifest; other files are ignored."""
+    """Compare the files of a complete artifact with the hashes of its manifest; other files are
+    ignored."""
     manifest = read_manifest(artifact)
     writer = manifest.get("component", "a stage")
     for name, digest in manifest["files"].items():
@@ -130,7 +139,8 @@ def check_files(artifact: Path) -> None:
 
 
 def fingerprint_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fingerprint that the artifact of ``manifest`` was written with, see ``open_partial``."""
+    """Return the fingerprint that the artifact of ``manifest`` was written with, see
+    ``open_partial``."""
     return {
         key: value
         for key, value in manifest.items()
@@ -139,12 +149,14 @@ def fingerprint_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def artifact_hash(artifact: Path) -> str:
-    """SHA-256 over the names and hashes of an artifact's files, from its manifest; the files are not read."""
+    """SHA-256 over the names and hashes of an artifact's files, from its manifest; the files are
+    not read."""
     return hashlib.sha256(_json(read_manifest(artifact)["files"]).encode()).hexdigest()
 
 
 def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
-    """SHA-256 of every file below ``root`` by its relative path; of ``root`` itself if it is a file.
+    """SHA-256 of every file below ``root`` by its relative path; of ``root`` itself if it is a
+    file.
 
     Args:
         without: names of files and folders in ``root`` to leave out.
@@ -164,7 +176,8 @@ def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or the whole new one."""
+    """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or
+    the whole new one."""
     write_text(
         path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
     )

@@ -1,4 +1,5 @@
-"""The git checkout of a project: commands with a login, last commits, its folder, and its MLflow store."""
+"""The git checkout of a project: commands with a login, last commits, its folder, and its MLflow
+store."""
 
 import os
 import subprocess
@@ -10,8 +11,8 @@ CONFIG = Path(__file__).with_name("login.config")
 
 
 def git_environment() -> dict[str, str]:
-    """Return the environment for git and DVC: no prompts, and the login of ``BIFOCAL_GIT_PASSWORD`` in a file of git's
-    configuration, because DVC's dulwich ignores ``GIT_CONFIG_COUNT``.
+    """Return the environment for git and DVC: no prompts, and the login of ``BIFOCAL_GIT_PASSWORD``
+    in a file of git's configuration, because DVC's dulwich ignores ``GIT_CONFIG_COUNT``.
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     if environment.get("BIFOCAL_GIT_PASSWORD"):
@@ -23,7 +24,8 @@ def git_environment() -> dict[str, str]:
 def call(
     *command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Return a command's output, or raise ``ValueError``; the process environment overrides ``environment``."""
+    """Return a command's output, or raise ``ValueError``; the process environment overrides
+    ``environment``."""
     variables = {**(environment or {}), **git_environment()}
     try:
         process = subprocess.run(
@@ -41,7 +43,8 @@ def call(
 
 
 def last_commits(repository: str, revision: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the last commit up to ``revision`` that changed each path or its DVC files, else ``revision`` itself."""
+    """Return the last commit up to ``revision`` that changed each path or its DVC files, else
+    ``revision`` itself."""
     paths = sorted(paths)
     if not paths:
         return {}
@@ -74,7 +77,8 @@ def last_commits(repository: str, revision: str, paths: Iterable[str]) -> dict[s
 
 
 def _tracking_files(path: str) -> list[str]:
-    """Return ``path`` with the files that describe it: its own .dvc file, or the .dvc file of a folder around it."""
+    """Return ``path`` with the files that describe it: its own .dvc file, or the .dvc file of a
+    folder around it."""
     folders = [PurePosixPath(path), *PurePosixPath(path).parents][:-1]
     # An older .dvc/config may name a remote that is gone.
     return [path, *(f"{folder}.dvc" for folder in folders), ".dvc/config"]
@@ -91,7 +95,8 @@ def _resolve(clone: Path, revision: str, repository: str) -> str:
 
 
 def ask_git(*arguments: str, folder: Path | None = None) -> str:
-    """Return git's answer about the checkout around ``folder``; "" outside a checkout or without git."""
+    """Return git's answer about the checkout around ``folder``; "" outside a checkout or without
+    git."""
     try:
         process = subprocess.run(
             ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
@@ -102,7 +107,8 @@ def ask_git(*arguments: str, folder: Path | None = None) -> str:
 
 
 def tracking_uri() -> str:
-    """Address of the MLflow server or database: ``MLFLOW_TRACKING_URI``, or else ``mlflow.db`` of the project."""
+    """Address of the MLflow server or database: ``MLFLOW_TRACKING_URI``, or else ``mlflow.db`` of
+    the project."""
     return os.environ.get("MLFLOW_TRACKING_URI") or project_store()
 
 
@@ -112,7 +118,8 @@ def project_store() -> str:
 
 
 def project_folder() -> Path:
-    """Top level of the git checkout, else the working directory; ``DVC_ROOT`` for copies that DVC deletes."""
+    """Top level of the git checkout, else the working directory; ``DVC_ROOT`` for copies that DVC
+    deletes."""
     if "DVC_ROOT" in os.environ:
         return Path(os.environ["DVC_ROOT"]).resolve()
     return Path(ask_git("rev-parse", "--show-toplevel") or Path.cwd()).resolve()

@@ -48,7 +48,8 @@ class StageCommand(click.Command):
         shard: str | None = None,
         merge: int | None = None,
     ) -> None:
-        """Check the parameters of this stage, then run it, one shard, or the merge of its shards."""
+        """Check the parameters of this stage, then run it, one shard, or the merge of its
+        shards."""
         if shard is not None and merge is not None:
             raise click.UsageError(
                 "--shard and --merge exclude each other: run every shard, then merge them"
@@ -78,7 +79,8 @@ class StageCommand(click.Command):
                 click.echo(f"-> {artifacts}/{path.name}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the artifacts, and each parameter's value, type, range and description, with choices of parts."""
+        """Write the artifacts, and each parameter's value, type, range and description, with
+        choices of parts."""
         rows = [(f"artifacts/{name}", "input") for name in self.component.inputs]
         rows += [(f"artifacts/{name}", "output") for name in self.component.outputs]
         if rows:
@@ -138,7 +140,8 @@ def _echo_metrics(metrics: Mapping[str, float]) -> None:
 
 
 def command_line(components: Mapping[str, Component]) -> click.Group:
-    """Return the command line of ``components``; a command checks its own section of ``params.yaml``."""
+    """Return the command line of ``components``; a command checks its own section of
+    ``params.yaml``."""
     commands = [StageCommand(component, components) for component in components.values()]
     return click.Group(
         help="Run one stage of Bifocal. 'make repro' or 'dvc repro' runs the whole pipeline.",

@@ -135,13 +135,15 @@ def _default(argument: inspect.Parameter) -> str:
 
 
 def parts_table(package: str) -> dict[str, str]:
-    """First docstring line of each part of ``package``, by the part's name, in alphabetical order."""
+    """First sentence in the docstring of each part of ``package``, by the part's name, sorted."""
     parts = sorted(registry.registered(package).items())
-    return {name: (inspect.getdoc(part) or "").partition("\n")[0] for name, part in parts}
+    docs = {name: (inspect.getdoc(part) or "").partition("\n\n")[0] for name, part in parts}
+    return {name: " ".join(doc.split()) for name, doc in docs.items()}
 
 
 def argument_descriptions(part: type) -> dict[str, str]:
-    """Description of each constructor argument, from ``Args:`` in the docstrings of a class and its bases.
+    """Description of each constructor argument, from ``Args:`` in the docstrings of a class and its
+    bases.
 
     Example:
         >>> class Loss:
@@ -173,7 +175,14 @@ def type_text(schema: Mapping[str, Any]) -> str:
     Example:
         >>> type_text({"type": "integer", "minimum": 1})
         'integer ≥ 1'
-        >>> type_text({"anyOf": [{"type": "array", "items": {"enum": ["train", "val"]}}, {"type": "null"}]})
+        >>> type_text(
+        ...     {
+        ...         "anyOf": [
+        ...             {"type": "array", "items": {"enum": ["train", "val"]}},
+        ...             {"type": "null"},
+        ...         ]
+        ...     }
+        ... )
         'list of train or val, or null'
     """
     if "anyOf" in schema:

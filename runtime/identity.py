@@ -1,4 +1,5 @@
-"""Identity of a component: the files that it imports, hashed by meaning, and the versions of the packages."""
+"""Identity of a component: the files that it imports, hashed by meaning, and the versions of the
+packages."""
 
 import ast
 import importlib.metadata
@@ -26,15 +27,31 @@ DISTRIBUTIONS = {
 }
 """Distributions that have a package, where the names differ."""
 WITHOUT_EFFECT = {
-    "click", "cv2", "kubeflow", "kubernetes", "open_clip", "pillow_heif", "pydantic", "triton", "urllib3", "yaml",
-}  # fmt: skip
-"""Packages that are not in keys: packages that parse and submit; triton, which torch pins; OpenCV (for ``Proposals``),
-open_clip and pillow-heif, which the images do not have, so that a cluster and a laptop share a cache."""
+    "click",
+    "cv2",
+    "kubeflow",
+    "kubernetes",
+    "open_clip",
+    "pillow_heif",
+    "pydantic",
+    "triton",
+    "urllib3",
+    "yaml",
+}
+"""Packages that are not in keys: packages that parse and submit; triton, which torch pins; OpenCV
+(for ``Proposals``), open_clip and pillow-heif, which the images do not have, so that a cluster and
+a laptop share a cache."""
 LIBRARIES = ("bifocal", "runtime", "components")
 INFRASTRUCTURE = (
-    "runtime.artifacts", "runtime.identity", "runtime.mlflow", "runtime.s3", "runtime.spec", "bifocal.progress",
-)  # fmt: skip
-"""Modules that declare, store, track and print: no output of a stage depends on them, so the closure ends here."""
+    "runtime.artifacts",
+    "runtime.identity",
+    "runtime.mlflow",
+    "runtime.s3",
+    "runtime.spec",
+    "bifocal.progress",
+)
+"""Modules that declare, store, track and print: no output of a stage depends on them, so the
+closure ends here."""
 NO_DATA = (".py", ".md", ".typed")
 """Suffixes of files in a package that its modules do not read."""
 WITHOUT_MEANING = ("ctx", "kind", "type_comment")
@@ -44,7 +61,8 @@ IMPORTING = (ast.Import, ast.ImportFrom, ast.Constant)
 
 @dataclass(frozen=True)
 class Closure:
-    """Sources of a stage: file hashes sorted by relative path, and sorted import names of packages."""
+    """Sources of a stage: file hashes sorted by relative path, and sorted import names of
+    packages."""
 
     files: Mapping[str, str]
     packages: tuple[str, ...]
@@ -52,8 +70,9 @@ class Closure:
 
 @dataclass(frozen=True)
 class Module:
-    """One file: the SHA-256 of its meaning, the names it imports, and the module of each name imported under
-    ``TYPE_CHECKING`` only (``deferred``), which an importer of that name imports, see ``lazy_attributes``.
+    """One file: the SHA-256 of its meaning, the names it imports, and the module of each name
+    imported under ``TYPE_CHECKING`` only (``deferred``), which an importer of that name imports,
+    see ``lazy_attributes``.
     """
 
     hash: str
@@ -68,7 +87,8 @@ def sources(component: Component) -> Closure:
 
 
 def source_hash(component: Component) -> str:
-    """SHA-256 over the meaning of the component's source files, committed or not: without docstrings and comments."""
+    """SHA-256 over the meaning of the component's source files, committed or not: without
+    docstrings and comments."""
     return _digest(dict(sources(component).files))
 
 
@@ -78,8 +98,8 @@ def packages(component: Component) -> tuple[str, ...]:
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return versions of packages ("none" if missing) and Python, without local part and patch level of Python, so that
-    machines with different cards share the cache.
+    """Return versions of packages ("none" if missing) and Python, without local part and patch
+    level of Python, so that machines with different cards share the cache.
     """
     versions = {name: _installed_version(name) for name in names}
     return {PYTHON: f"{sys.version_info.major}.{sys.version_info.minor}", **versions}
@@ -95,7 +115,8 @@ def _installed_version(name: str) -> str:
 
 
 def pinned_versions(names: Iterable[str], image: str, root: Path = ROOT) -> dict[str, str]:
-    """Return the version of each package that ``requirements/<image>.txt`` pins for the image, "none" without one."""
+    """Return the version of each package that ``requirements/<image>.txt`` pins for the image,
+    "none" without one."""
     text = (root / "requirements" / f"{image}.txt").read_text()
     pins = dict(re.findall(r"^([\w.-]+)==([^\s;+]+)", text, flags=re.MULTILINE))
     return {
@@ -107,14 +128,16 @@ def pinned_versions(names: Iterable[str], image: str, root: Path = ROOT) -> dict
 
 
 def user_modules(values: Any) -> dict[str, Path]:
-    """Return the files of the imported modules that parts of ``values`` are named after, such as my_losses:MyLoss."""
+    """Return the files of the imported modules that parts of ``values`` are named after, such as
+    my_losses:MyLoss."""
     names = sorted(set(re.findall(r'"([\w.]+):\w+"', json.dumps(values, default=str))))
     files = {name: str(getattr(sys.modules.get(name), "__file__", "")) for name in names}
     return {name: Path(file) for name, file in files.items() if file.endswith(".py")}
 
 
 def image_key(component: Component) -> str:
-    """Key of a component in its image: sources and pinned versions, the same on every machine with these files."""
+    """Key of a component in its image: sources and pinned versions, the same on every machine with
+    these files."""
     return _digest(source_hash(component), pinned_versions(packages(component), component.image))
 
 
@@ -137,8 +160,9 @@ def _files() -> SourceFiles:
 
 
 def import_closure(root: Path, modules: Iterable[str], read: SourceFiles | None = None) -> Closure:
-    """Return the files and packages that running ``modules`` needs. Imports in functions count, strings that name a
-    module (``build("bifocal.losses", ...)``), and data files in a module's folder.
+    """Return the files and packages that running ``modules`` needs. Imports in functions count,
+    strings that name a module (``build("bifocal.losses", ...)``), and data files in a module's
+    folder.
     """
     read = read or SourceFiles(root)
     files, packages = dict[str, str](), set[str]()
@@ -164,7 +188,8 @@ def import_closure(root: Path, modules: Iterable[str], read: SourceFiles | None 
 
 
 def source_path(root: Path, name: str) -> Path:
-    """Return the path of a source file; in a wheel, ``root`` is the folder ``_packages`` of the package ``bifocal``."""
+    """Return the path of a source file; in a wheel, ``root`` is the folder ``_packages`` of the
+    package ``bifocal``."""
     in_wheel = root.name == "_packages" and name.partition("/")[0] == "bifocal"
     return (root.parents[1] if in_wheel else root) / name
 
@@ -236,7 +261,8 @@ def _append_meaning(
     node: ast.AST, words: list[str], names: list[str], deferred: Container[int]
 ) -> None:
     """Append the code of ``node`` without docstrings to ``words``, and its imports to ``names``."""
-    # Not ast.dump, which differs between Pythons. Imports of the statements with an id in ``deferred`` do not count.
+    # Not ast.dump, which differs between Pythons. Imports of the statements with an id in
+    # ``deferred`` do not count.
     words.append(type(node).__name__)
     if type(node) in IMPORTING:
         names += _imported(node)
@@ -259,7 +285,8 @@ def _append_meaning(
 
 
 def _is_docstring(statement: object) -> bool:
-    """Whether a statement is a string, which has no effect: a docstring, also one of an attribute."""
+    """Whether a statement is a string, which has no effect: a docstring, also one of an
+    attribute."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

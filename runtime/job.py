@@ -17,14 +17,16 @@ from runtime.stage import Job
 
 @dataclass(frozen=True)
 class Workspace:
-    """Folder of the artifacts; one on S3 has local copies of the artifacts that a stage reads or writes."""
+    """Folder of the artifacts; one on S3 has local copies of the artifacts that a stage reads or
+    writes."""
 
     address: str
 
     def __post_init__(self) -> None:
         if is_remote(self.address) and under_torchrun():
             raise ValueError(
-                f"--artifacts {self.address}: torchrun needs a local folder that all its processes see"
+                f"--artifacts {self.address}: torchrun needs a local folder that all its "
+                "processes see"
             )
 
     def path(self, artifact: str) -> Path:
@@ -34,7 +36,8 @@ class Workspace:
         ) / artifact
 
     def download(self, paths: Iterable[Path]) -> None:
-        """Make local copies of artifacts equal to the artifacts on S3; do nothing for a local folder."""
+        """Make local copies of artifacts equal to the artifacts on S3; do nothing for a local
+        folder."""
         for path in paths if is_remote(self.address) else ():
             Storage().download(f"{self.address}/{path.name}", path)
 
@@ -47,7 +50,8 @@ class Workspace:
 def stage_job(
     component: Component, values: Mapping[str, Any], workspace: Workspace, shard: str | None = None
 ) -> Job:
-    """Return the job of a stage, or of its ``shard`` i/n; download the user files that are on S3."""
+    """Return the job of a stage, or of its ``shard`` i/n; download the user files that are on
+    S3."""
     local = download_user_files(values, component)
     section = {"seed": local["seed"], component.name: local[component.name]}
     return Job(

@@ -1,4 +1,5 @@
-"""OpenLineage events of each stage, with the extra ``lineage``; without its variables, nothing is imported."""
+"""OpenLineage events of each stage, with the extra ``lineage``; without its variables, nothing is
+imported."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,8 @@ CLOSE_SECONDS = 10.0
 def lineage_run(
     stage: str, inputs: Mapping[str, str], outputs: Mapping[str, Path]
 ) -> Iterator[None]:
-    """Send the start and the end of a stage; ``inputs`` has the hash of each artifact and of each address on S3."""
+    """Send the start and the end of a stage; ``inputs`` has the hash of each artifact and of each
+    address on S3."""
     if not any(name.startswith(SETTINGS) for name in os.environ):
         yield
         return
@@ -46,7 +48,8 @@ class _Events:
             from openlineage.client import OpenLineageClient, event_v2, facet_v2
         except ImportError as error:
             raise ValueError(
-                f"{', '.join(SETTINGS[:2])}: events need a package, pip install 'bifocal-vse[lineage]'"
+                f"{', '.join(SETTINGS[:2])}: events need a package, pip install "
+                "'bifocal-vse[lineage]'"
             ) from error
         self._client, self._event, self._facet = OpenLineageClient(), event_v2, facet_v2
         self._stage, self._inputs = stage, inputs
@@ -75,11 +78,13 @@ class _Events:
                 self._client.close(CLOSE_SECONDS)
         except Exception as problem:  # each transport has errors of its own
             log_line(
-                f"warning: the OpenLineage event {state} of {self._stage} was not sent: {redact(str(problem))}"
+                f"warning: the OpenLineage event {state} of {self._stage} was not sent: "
+                f"{redact(str(problem))}"
             )
 
     def _dataset(self, kind: str, name: str, digest: str) -> Any:
-        """Return an artifact, or a folder on S3 by OpenLineage's naming of datasets, with its hash as the version."""
+        """Return an artifact, or a folder on S3 by OpenLineage's naming of datasets, with its hash
+        as the version."""
         namespace = self._namespace
         if is_remote(name):
             bucket, name = parse_s3_uri(name)

@@ -13,7 +13,8 @@ TIMEOUT_SECONDS = 20
 
 
 def send_notice(text: str, color: str = "red") -> int:
-    """Print a notice, and post ``{"text": ...}`` to ``BIFOCAL_NOTICE_URL``; return the number of sent notices.
+    """Print a notice, and post ``{"text": ...}`` to ``BIFOCAL_NOTICE_URL``; return the number of
+    sent notices.
 
     Raises:
         OSError: the web hook does not accept the notice.
@@ -33,7 +34,8 @@ def send_notice(text: str, color: str = "red") -> int:
 
 
 def report(text: str, color: str) -> None:
-    """Send a notice of a change that is made: print an error instead of raising it, as a retry would change nothing."""
+    """Send a notice of a change that is made: print an error instead of raising it, as a retry
+    would change nothing."""
     try:
         send_notice(text, color)
     except OSError as error:

@@ -1,4 +1,5 @@
-"""Parameters: ``params.yaml``, overlaid by recipes and ``--set``, validated before any work, and built as parts."""
+"""Parameters: ``params.yaml``, overlaid by recipes and ``--set``, validated before any work, and
+built as parts."""
 
 import inspect
 import json
@@ -22,7 +23,8 @@ from runtime.spec import (
 )
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has everywhere."""
+"""Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has
+everywhere."""
 TAG = "tag:yaml.org,2002:"
 SCALARS = {
     "bool": r"true|True|TRUE|false|False|FALSE",
@@ -32,7 +34,8 @@ SCALARS = {
     "merge": "<<",
     "null": "~|null|Null|NULL|",
 }
-"""Plain scalars that are not text: YAML 1.2 as ruamel.yaml reads it, and so DVC. PyYAML alone reads YAML 1.1."""
+"""Plain scalars that are not text: YAML 1.2 as ruamel.yaml reads it, and so DVC. PyYAML alone reads
+YAML 1.1."""
 TAGS = {TAG + name for name in (*SCALARS, "str", "seq", "map")} - {TAG + "merge"}
 Values = Mapping[str, Any]
 MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES = 2**20, 100, 100_000
@@ -41,12 +44,14 @@ ANY_TYPE = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 class ParameterError(ValueError):
-    """A value of ``params.yaml``, a recipe or ``--set`` is wrong; the message says where, and what was expected."""
+    """A value of ``params.yaml``, a recipe or ``--set`` is wrong; the message says where, and what
+    was expected."""
 
 
 def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the values of ``path``, overlaid by ``recipes`` and ``settings`` (``a.b.0.c=3``), key by key; lists
-    replace lists. A named part replaces a part with its arguments, a setting of only a name keeps them.
+    """Return the values of ``path``, overlaid by ``recipes`` and ``settings`` (``a.b.0.c=3``), key
+    by key; lists replace lists. A named part replaces a part with its arguments, a setting of only
+    a name keeps them.
     """
     values = _read_sections(path)
     for recipe in recipes:
@@ -82,7 +87,8 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
 
 
 def merge(base: Values, top: Values, *, parts: bool = True) -> dict[str, Any]:
-    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the part with its arguments.
+    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the part with
+    its arguments.
 
     Without ``parts``, a key ``name`` is a key as any other.
     """
@@ -100,7 +106,8 @@ def _merge(
             for index, entry in value.items():
                 if int(index) not in entries:
                     raise ParameterError(
-                        f"{where}: the list has no entry {index}; it has {len(previous)}, counted from 0"
+                        f"{where}: the list has no entry {index}; it has {len(previous)}, "
+                        "counted from 0"
                     )
                 entries[int(index)] = merged(entries[int(index)], entry, part)
             return list(entries.values())
@@ -117,7 +124,8 @@ def _merge(
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the value of a YAML file; ``ParameterError`` if it is missing, not UTF-8, or not YAML."""
+    """Return the value of a YAML file; ``ParameterError`` if it is missing, not UTF-8, or not
+    YAML."""
     if not path.is_file():
         raise ParameterError(f"{path}: no such file")
     try:
@@ -142,8 +150,9 @@ def load_yaml(text: str) -> Any:
     """Return the value of a YAML text: mappings, lists, texts, numbers, true, false and null.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, repeats a key, has another type, is above 1 MiB or nested deeper than 100
-            levels, or its aliases stand for more than 100,000 values; the message is one line.
+        yaml.YAMLError: the text is not YAML, repeats a key, has another type, is above 1 MiB or
+            nested deeper than 100 levels, or its aliases stand for more than 100,000 values; the
+            message is one line.
     """
     try:
         return _load(text)
@@ -202,15 +211,18 @@ _Loader.add_constructor(TAG + "int", _integer)
 
 
 def dump_yaml(values: Any, **options: Any) -> str:
-    """Return the YAML text of values, in their order; ``load_yaml``, DVC and PyYAML read the same from it."""
+    """Return the YAML text of values, in their order; ``load_yaml``, DVC and PyYAML read the same
+    from it."""
     return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False, **options))
 
 
 def _check_node(loader: Any, node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return the number of values of a node, also those that aliases stand for; ``sizes`` has those of earlier nodes.
+    """Return the number of values of a node, also those that aliases stand for; ``sizes`` has those
+    of earlier nodes.
 
     Raises:
-        yaml.YAMLError: there are too many, a key is repeated, or JSON does not have such a type, as a set.
+        yaml.YAMLError: there are too many, a key is repeated, or JSON does not have such a type, as
+            a set.
     """
     if id(node) in sizes:
         if not sizes[id(node)]:
@@ -272,7 +284,8 @@ def validate(
             problems.append(f"{name}: the section is missing")
         elif not isinstance(section, Mapping):
             problems.append(
-                f"{name}: got {section!r}, expected a section: 'key: value' lines, indented below the name"
+                f"{name}: got {section!r}, expected a section: 'key: value' lines, indented "
+                "below the name"
             )
         else:
             invalid = [
@@ -374,7 +387,8 @@ def _check_type(value: Any, annotation: Any, where: str) -> Iterator[str]:
 
 
 def build_parts(group: StrictModel, **available: Any) -> dict[str, Any]:
-    """Return the values of a section or a group, with a built part for each reference, see ``registry.build``."""
+    """Return the values of a section or a group, with a built part for each reference, see
+    ``registry.build``."""
     values = {name: getattr(group, name) for name in type(group).model_fields}
     for name, field in type(group).model_fields.items():
         mark, value = find_mark(field), values[name]

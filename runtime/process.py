@@ -1,4 +1,5 @@
-"""The process of a program or a stage: its errors and its exit, memory, time, and the processes of ``torchrun``."""
+"""The process of a program or a stage: its errors and its exit, memory, time, and the processes of
+``torchrun``."""
 
 import ctypes
 import gc
@@ -18,7 +19,8 @@ from runtime.redaction import print_traceback, redact
 
 KEEP_FREED_MEMORY = {-4: 0, -1: -1}  # M_MMAP_MAX and M_TRIM_THRESHOLD of glibc's mallopt
 TERMINATION_LOG, TERMINATION_BYTES = "BIFOCAL_TERMINATION_LOG", 4096
-"""Variable with the file whose text Kubernetes shows for an ended pod, and Argo for a failed task; bytes shown."""
+"""Variable with the file whose text Kubernetes shows for an ended pod, and Argo for a failed task;
+bytes shown."""
 CGROUP = Path("/sys/fs/cgroup")
 COUNTERS = (
     ("memory.peak", "memory.max"),
@@ -26,11 +28,13 @@ COUNTERS = (
     ("memory/memory.max_usage_in_bytes", "memory/memory.limit_in_bytes"),  # cgroup v1
 )
 MEMORY_SECONDS, KEEPER, RETURNED = 0.25, "freed memory", 2 * 2**30
-"""Interval of looks at the memory; the thread that returns it, and the bytes of a process that it leaves alone."""
+"""Interval of looks at the memory; the thread that returns it, and the bytes of a process that it
+leaves alone."""
 
 
 def run(main: click.Command, name: str) -> None:
-    """Run ``main`` as the program ``name``; print errors that a user can fix without traceback, and no credentials."""
+    """Run ``main`` as the program ``name``; print errors that a user can fix without traceback, and
+    no credentials."""
     # While torch and MLflow are imported, collections find nothing and take a sixth of the time.
     gc.set_threshold(10_000, 50, 10)
     log = Path(os.environ[TERMINATION_LOG]) if TERMINATION_LOG in os.environ else None
@@ -56,13 +60,15 @@ def run(main: click.Command, name: str) -> None:
                 )
         sys.exit(1)
     finally:
-        # Python visits every object when it exits, for up to a second. Triton reports frozen objects as leaks.
+        # Python visits every object when it exits, for up to a second. Triton reports frozen
+        # objects as leaks.
         if "triton" not in sys.modules:
             gc.freeze()
 
 
 def report_memory(log: Path, ended: threading.Event) -> None:
-    """Write peak and limit of the memory to a file until it has an error: a step that the kernel kills writes none."""
+    """Write peak and limit of the memory to a file until it has an error: a step that the kernel
+    kills writes none."""
     highest, written = 0, ""
     with suppress(OSError):
         while not written or log.read_text() == written:
@@ -77,7 +83,8 @@ def report_memory(log: Path, ended: threading.Event) -> None:
 
 
 def memory() -> tuple[int, int]:
-    """Return peak and limit of the memory in bytes: of the container, else of this process and the machine."""
+    """Return peak and limit of the memory in bytes: of the container, else of this process and the
+    machine."""
     import resource  # Windows has none
 
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -91,7 +98,8 @@ def memory() -> tuple[int, int]:
 
 
 def keep_freed_memory() -> None:
-    """Keep freed memory in this process: page faults of new tensors take up to half of a training's processor time."""
+    """Keep freed memory in this process: page faults of new tensors take up to half of a training's
+    processor time."""
     with suppress(AttributeError, TypeError):  # macOS has no mallopt, Windows no CDLL(None)
         glibc = ctypes.CDLL(None)
         for option, value in KEEP_FREED_MEMORY.items():
@@ -103,7 +111,8 @@ def keep_freed_memory() -> None:
 
 
 def _return_split_memory(trim: Callable[[int], int]) -> None:
-    """Return free memory whenever the process has doubled: tensors of many sizes leave pieces too small for others."""
+    """Return free memory whenever the process has doubled: tensors of many sizes leave pieces too
+    small for others."""
     limit = RETURNED
     with suppress(OSError):  # a sandbox without /proc
         while True:
@@ -134,7 +143,8 @@ def is_main_process() -> bool:
 
 
 def processes_of_one_machine(count: int) -> list[str]:
-    """Return the arguments of Python that start a module in ``count`` processes, before ``-m module``."""
+    """Return the arguments of Python that start a module in ``count`` processes, before
+    ``-m module``."""
     return (
         []
         if count == 1

@@ -1,4 +1,5 @@
-"""Redaction of credentials in messages: every error, log line and check passes through ``redact``."""
+"""Redaction of credentials in messages: every error, log line and check passes through
+``redact``."""
 
 import json
 import os
@@ -12,7 +13,8 @@ from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "***"
 MIN_LENGTH = 6
-"""Shorter values of the environment are not searched for in messages: they would match parts of words."""
+"""Shorter values of the environment are not searched for in messages: they would match parts of
+words."""
 USERINFO = re.compile(r"(?<=://)[^\s/?#'\"]+@(?:[^\s'\"]*@)?")
 """Up to the last "@": a password may have characters that belong quoted."""
 _NAMES = r"(?:password|passwd|pwd|secret|token|access_token|api_?key|x-amz-(?:signature|credential|security-token))"
@@ -30,7 +32,8 @@ SECRET_NAME = re.compile(
 
 
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return ``text`` with ``***`` for credentials: in URLs, ``password=``, headers, and values of secret variables."""
+    """Return ``text`` with ``***`` for credentials: in URLs, ``password=``, headers, and values of
+    secret variables."""
     secrets = _secrets(os.environ if environment is None else environment)
     spelled = {
         form
@@ -52,7 +55,8 @@ def print_traceback() -> None:
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secret values in ``environment``: values of variables with such names, and passwords in URLs."""
+    """Yield the secret values in ``environment``: values of variables with such names, and
+    passwords in URLs."""
     for name, value in environment.items():
         if SECRET_NAME.search(name):
             yield from (value, *re.split("[,;]", value))  # keys of several clients
@@ -93,6 +97,7 @@ def _forms(secret: str) -> set[str]:
 
 
 def _pattern(form: str) -> str:
-    """Return the pattern of a spelling, also in a ``repr`` within others: with backslashes before quotes."""
+    """Return the pattern of a spelling, also in a ``repr`` within others: with backslashes before
+    quotes."""
     letters = {"\\": r"\\+", "'": r"\\*'", '"': r'\\*"'}
     return "".join(letters.get(letter, re.escape(letter)) for letter in form)

@@ -19,7 +19,8 @@ PARTIAL = ".partial"
 
 @dataclass(frozen=True)
 class Unit:
-    """Files that are deleted together: an artifact, a partial one, or the checkpoints of a training.
+    """Files that are deleted together: an artifact, a partial one, or the checkpoints of a
+    training.
 
     Attributes:
         address: folder of the files.
@@ -43,9 +44,10 @@ def unneeded(
 ) -> list[Unit]:
     """Return the units to delete, in an order that deletes an artifact before its inputs.
 
-    Needed are units that changed within ``days``, also by a job that runs; the ``newest`` artifacts of each name, which
-    Kubeflow's cache still gives to new runs; artifacts with a hash in ``lineage``, such as those of registered
-    versions; and everything that needed artifacts were made of.
+    Needed are units that changed within ``days``, also by a job that runs; the ``newest`` artifacts
+    of each name, which Kubeflow's cache still gives to new runs; artifacts with a hash in
+    ``lineage``, such as those of registered versions; and everything that needed artifacts were
+    made of.
     """
     needed = set(lineage)
     ranks: dict[str, int] = {}
@@ -73,7 +75,8 @@ def unneeded(
 
 
 def artifact_units(address: str) -> list[Unit]:
-    """Return the complete and the partial artifacts below a folder, on S3 or a disk; other files are left out."""
+    """Return the complete and the partial artifacts below a folder, on S3 or a disk; other files
+    are left out."""
     files = _files(address)
     roots = {
         str(PurePosixPath(name).parent) for name in files if PurePosixPath(name).name == MANIFEST

@@ -1,4 +1,5 @@
-"""Shards: equal shares of a stage's items that machines process in parallel; ``i/n`` is share i, from 1, of n."""
+"""Shards: equal shares of a stage's items that machines process in parallel; ``i/n`` is share i,
+from 1, of n."""
 
 import os
 import shutil
@@ -27,13 +28,15 @@ def artifact_name(artifact: str, shard: str) -> str:
 
 
 def items_of_shard(items: Sequence[T], shard: str) -> Sequence[T]:
-    """Return the items of a shard: a contiguous range; all shards in order are all items in order."""
+    """Return the items of a shard: a contiguous range; all shards in order are all items in
+    order."""
     number, count = parse_shard(shard)
     return items[len(items) * (number - 1) // count : len(items) * number // count]
 
 
 def read_shards(paths: Iterable[Path], stage: str) -> dict[Path, dict[str, Any]]:
-    """Return the manifests of all shards of a stage in order; ``stage`` is a verb for messages ("extract")."""
+    """Return the manifests of all shards of a stage in order; ``stage`` is a verb for messages
+    ("extract")."""
     listed = [(path, artifacts.read_manifest(path)) for path in paths]
     shards = [(path, manifest["arguments"].get("shard", "1/1")) for path, manifest in listed]
     count = parse_shard(shards[0][1])[1]
@@ -46,8 +49,9 @@ def read_shards(paths: Iterable[Path], stage: str) -> dict[Path, dict[str, Any]]
         for key in EQUAL_KEYS:
             if other[key] != manifest[key]:
                 raise ValueError(
-                    f"{path} and {first} differ in their {key}: {other[key]} and {manifest[key]}; "
-                    f"{stage} all shards from one dataset, with the same parameters and the same code"
+                    f"{path} and {first} differ in their {key}: {other[key]} and "
+                    f"{manifest[key]}; {stage} all shards from one dataset, with the same "
+                    "parameters and the same code"
                 )
     number_of = {path: parse_shard(shard)[0] for path, shard in shards}
     return dict(sorted(listed, key=lambda entry: number_of[entry[0]]))

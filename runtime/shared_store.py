@@ -1,7 +1,7 @@
-"""Shared store: large artifacts on a volume of all steps, at ``BIFOCAL_STORE``. Kubeflow's launcher copies every input
-and output of a step, file by file (kubeflow/pipelines 2.17, backend/src/v2/objectstore/object_store.go:176); with a
-store, it copies a reference: manifest and place. A workspace of Kubeflow belongs to one run, but later runs use cached
-references.
+"""Shared store: large artifacts on a volume of all steps, at ``BIFOCAL_STORE``. Kubeflow's launcher
+copies every input and output of a step, file by file (kubeflow/pipelines 2.17,
+backend/src/v2/objectstore/object_store.go:176); with a store, it copies a reference: manifest and
+place. A workspace of Kubeflow belongs to one run, but later runs use cached references.
 """
 
 import json
@@ -23,7 +23,8 @@ REFERENCE = "reference.json"
 def places(
     outputs: Mapping[str, Path], large: Container[str], fingerprint: Mapping[str, Any]
 ) -> dict[str, Path]:
-    """Return where each output is written: at its path, or a large one in the store, where a retry finds its files."""
+    """Return where each output is written: at its path, or a large one in the store, where a retry
+    finds its files."""
     store = os.environ.get(VARIABLE)
     identity = sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()[
         :32
@@ -38,7 +39,8 @@ def places(
 def committed(
     outputs: Mapping[str, Path], written: Mapping[str, Path], manifest: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Commit the partial directories of the block at the places ``written``; outputs in the store become references."""
+    """Commit the partial directories of the block at the places ``written``; outputs in the store
+    become references."""
     yield
     for name, place in written.items():
         if place != outputs[name]:
@@ -63,25 +65,28 @@ def _commit_stored(place: Path, output: Path, manifest: Mapping[str, Any]) -> No
 
 
 def resolve(artifact: Path) -> Path:
-    """Return the directory with the files of ``artifact``: itself, or its directory in the store."""
+    """Return the directory with the files of ``artifact``: itself, or its directory in the
+    store."""
     if not (artifact / REFERENCE).is_file():
         return artifact
     path: str = json.loads((artifact / REFERENCE).read_text())["path"]
     store = os.environ.get(VARIABLE)
     if not store:
         raise ValueError(
-            f"{artifact} refers to {path} of the shared store: mount the store, and set {VARIABLE} to its folder"
+            f"{artifact} refers to {path} of the shared store: mount the store, and set "
+            f"{VARIABLE} to its folder"
         )
     place = Path(store, path)
     manifest = artifacts.read_manifest(artifact)
     if not all((place / name).is_file() for name in [artifacts.MANIFEST, *manifest["files"]]):
         raise FileNotFoundError(
-            f"{artifact} refers to {place}, which was deleted from the shared store: run the pipeline once with "
-            "--no-cache"
+            f"{artifact} refers to {place}, which was deleted from the shared store: run the "
+            "pipeline once with --no-cache"
         )
     # Compare the hashes of the manifests, not of the files, which may have many gigabytes.
     if artifacts.artifact_hash(place) != artifacts.artifact_hash(artifact):
         raise ValueError(
-            f"{place} is not the artifact that {artifact} refers to: delete it and run the pipeline again"
+            f"{place} is not the artifact that {artifact} refers to: delete it and run the "
+            "pipeline again"
         )
     return place

@@ -1,4 +1,5 @@
-"""Declaration of a component: parameters, artifacts, DVC stage and Kubeflow component; imports pydantic, not torch."""
+"""Declaration of a component: parameters, artifacts, DVC stage and Kubeflow component; imports
+pydantic, not torch."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,12 +15,14 @@ Location = tuple[str | int, ...]
 """Keys and list positions that lead to a value of a section."""
 USER_PATH = "user path"
 UserPath = Annotated[Path, USER_PATH]
-"""A file or folder that the user provides, outside the artifacts; DVC watches it and Kubeflow fetches it."""
+"""A file or folder that the user provides, outside the artifacts; DVC watches it and Kubeflow
+fetches it."""
 
 
 @dataclass(frozen=True)
 class FromRegistry:
-    """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))]``."""
+    """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses",
+    injected=("sorter",))]``."""
 
     package: str  # the package that must have the part
     injected: tuple[
@@ -35,10 +38,12 @@ class StrictModel(BaseModel):
 
 
 def _model_name(name: str) -> str:
-    # A quote would end the text of a filter; MLflow or its database refuse the others, or cut addresses of models.
+    # A quote would end the text of a filter; MLflow or its database refuse the others, or cut
+    # addresses of models.
     if not name.strip() or not name.isprintable() or len(name) > 256 or set(name) & set("\"%'./:?"):
         raise ValueError(
-            f"MLflow accepts no model {name!r}: expected up to 256 printed characters, but \" % ' . / : ?"
+            f'MLflow accepts no model {name!r}: expected up to 256 printed characters, but " '
+            "% ' . / : ?"
         )
     return name
 
@@ -71,16 +76,19 @@ class Params(StrictModel):
         return True
 
     def conflicts(self) -> Iterable[str]:
-        """Return contradictions between valid parts; unlike a pydantic validator, it may import their classes."""
+        """Return contradictions between valid parts; unlike a pydantic validator, it may import
+        their classes."""
         return ()
 
     def local_files(self) -> Iterable[str]:
-        """Return reasons why other machines cannot read the outputs; a pipeline of several machines rejects them."""
+        """Return reasons why other machines cannot read the outputs; a pipeline of several machines
+        rejects them."""
         return ()
 
 
 class ClassRef(BaseModel):
-    """A part of ``bifocal`` by its Python name, with its arguments: ``{name: TripletLoss, margin: 0.2}``.
+    """A part of ``bifocal`` by its Python name, with its arguments:
+    ``{name: TripletLoss, margin: 0.2}``.
 
     The bare name, ``TripletLoss``, is a reference without arguments.
     """
@@ -122,7 +130,8 @@ class Component:
     inputs: tuple[
         str, ...
     ] = ()  # names of the artifacts it reads, each a directory at ``artifacts/<name>``
-    # outputs that a cluster with a shared store passes on by reference, see ``runtime.shared_store``
+    # outputs that a cluster with a shared store passes on by reference, see
+    # ``runtime.shared_store``
     large_outputs: tuple[str, ...] = ()
     # user paths in its section that ``run`` lists, instead of a download of the whole folder
     listed_paths: tuple[str, ...] = ()
@@ -130,7 +139,8 @@ class Component:
     parameter_outputs: tuple[str, ...] = ()
     # HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one
     pages: tuple[str, ...] = ()
-    # modules that it runs besides its own ``spec`` and ``run``, such as the modules of another process
+    # modules that it runs besides its own ``spec`` and ``run``, such as the modules of another
+    # process
     code_modules: tuple[str, ...] = ()
     metrics: tuple[
         str, ...
@@ -140,12 +150,14 @@ class Component:
     # whether ``params.yaml`` has a section for it; a step that only a cluster runs has none
     has_parameters: bool = True
     package: str = "components"  # package of its folder
-    # whether it changes something besides its outputs, such as a registry: never cached, and not a stage of DVC
+    # whether it changes something besides its outputs, such as a registry: never cached, and not a
+    # stage of DVC
     side_effects: bool = False
     data_parallel: bool = (
         False  # whether it uses several GPUs, with one process for each under torchrun
     )
-    # name of the component that merges the outputs of ``--shard i/n``; None if the work cannot be sharded
+    # name of the component that merges the outputs of ``--shard i/n``; None if the work cannot be
+    # sharded
     merge_step: str | None = None
 
     @property
@@ -159,7 +171,8 @@ class Component:
         return (f"{self.package}.{self.name}.spec", self.module, *self.code_modules)
 
     def user_paths(self, section: Mapping[str, Any]) -> dict[Location, str]:
-        """Return the user paths of ``section`` that are set, each by its location in the section."""
+        """Return the user paths of ``section`` that are set, each by its location in the
+        section."""
         paths: dict[Location, str] = {}
         for location, value, mark in marked_values(self.params, section):
             paths |= (
@@ -172,7 +185,8 @@ class Component:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterStep(Component):
-    """A step that only a cluster runs; ``params.yaml`` has no section for it, and a package of steps declares it."""
+    """A step that only a cluster runs; ``params.yaml`` has no section for it, and a package of
+    steps declares it."""
 
     image: str = "cpu"
     has_parameters: bool = False
@@ -233,7 +247,8 @@ def find_mark(field: FieldInfo) -> FromRegistry | None:
 
 
 def nested_models(field: FieldInfo) -> list[type[BaseModel]]:
-    """Return the models in the type of a field, such as an optional group of values or a list of groups."""
+    """Return the models in the type of a field, such as an optional group of values or a list of
+    groups."""
     return [
         entry
         for entry in _within(field.annotation)
@@ -242,14 +257,16 @@ def nested_models(field: FieldInfo) -> list[type[BaseModel]]:
 
 
 def _within(annotation: Any) -> Iterator[Any]:
-    """Yield a type, and the types and marks in it: the arguments of Annotated[ClassRef, mark], list[...], X | None."""
+    """Yield a type, and the types and marks in it: the arguments of Annotated[ClassRef, mark],
+    list[...], X | None."""
     yield annotation
     for argument in get_args(annotation):
         yield from _within(argument)
 
 
 def _paths_of_ref(ref: Any, names: tuple[str, ...], location: Location) -> dict[Location, str]:
-    """Return the user paths among the arguments of a reference and of the references nested in it."""
+    """Return the user paths among the arguments of a reference and of the references nested in
+    it."""
     paths: dict[Location, str] = {}
     for name, value in ref.items() if isinstance(ref, Mapping) else ():
         if name in names and isinstance(value, str):

@@ -1,4 +1,5 @@
-"""Run one stage: resolve its inputs, track it in MLflow, run it in partial directories, commit its outputs."""
+"""Run one stage: resolve its inputs, track it in MLflow, run it in partial directories, commit its
+outputs."""
 
 import json
 import time
@@ -18,7 +19,8 @@ from runtime.s3.remote_files import fetch_remote_files
 from runtime.spec import Component, Params, replace_values
 
 TIMES = ("_ms", "_seconds", "_per_second")
-"""Ends of the names of metrics that differ from run to run: MLflow has them, and equal inputs give equal outputs."""
+"""Ends of the names of metrics that differ from run to run: MLflow has them, and equal inputs give
+equal outputs."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Job:
         }
 
     def is_complete(self) -> bool:
-        """Whether the outputs are those of this very job: same inputs, parameters, code and packages."""
+        """Whether the outputs are those of this very job: same inputs, parameters, code and
+        packages."""
         try:
             expected = json.loads(json.dumps(self.fingerprint(), default=str))
             manifests = [artifacts.read_manifest(path) for path in self.outputs.values()]
@@ -72,7 +75,8 @@ class StageResult(NamedTuple):
 
 
 def run_stage(job: Job) -> StageResult:
-    """Run a job, commit its outputs and return its result; under ``torchrun``, only in the main process.
+    """Run a job, commit its outputs and return its result; under ``torchrun``, only in the main
+    process.
 
     A killed job goes on from the files in its partial directories if its fingerprint is the same.
     """
@@ -116,7 +120,8 @@ def tracked(
     fingerprint: Mapping[str, Any],
     metrics: Mapping[str, float],
 ) -> Iterator[None]:
-    """Track the block by lineage events, and a stage's in MLflow; log its ``metrics`` and its cost at the end."""
+    """Track the block by lineage events, and a stage's in MLflow; log its ``metrics`` and its cost
+    at the end."""
     name = job.component.name
     tags = {"code": str(fingerprint["code"])}
     tags |= {f"input.{artifact}": digest for artifact, digest in fingerprint["inputs"].items()}

@@ -14,8 +14,8 @@ SLOW_SECONDS = 0.2
 class Faults:
     """Faults of the next requests, by method.
 
-    They are "500", "503", "close" (in mid-body), "stall" (no answer), "slow" and "flip" (a byte of the body); "ok" is
-    none.
+    They are "500", "503", "close" (in mid-body), "stall" (no answer), "slow" and "flip" (a byte of
+    the body); "ok" is none.
     """
 
     port: int

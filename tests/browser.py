@@ -16,13 +16,15 @@ MILLISECONDS = 60_000.0
 
 
 def find_chromium() -> str | None:
-    """Return the path of the browser: the variable ``CHROMIUM``, or the first of ``NAMES`` on the path."""
+    """Return the path of the browser: the variable ``CHROMIUM``, or the first of ``NAMES`` on the
+    path."""
     configured = os.environ.get("CHROMIUM")
     return configured or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def required_chromium() -> str:
-    """Return the path of the browser; without it, the test fails if .ci/run installs it, and is skipped otherwise."""
+    """Return the path of the browser; without it, the test fails if .ci/run installs it, and is
+    skipped otherwise."""
     program = find_chromium()
     if program is None:
         message = "no Chromium on the path: apt-get install chromium, or set CHROMIUM"
@@ -36,7 +38,8 @@ def required_chromium() -> str:
 def chromium(program: str) -> Iterator[Browser]:
     """Yield a running Chromium.
 
-    While it runs, ``asyncio.run`` fails in this thread: make it a fixture of a module, not of the session.
+    While it runs, ``asyncio.run`` fails in this thread: make it a fixture of a module, not of the
+    session.
     """
     with sync_playwright() as playwright:
         expect.set_options(timeout=MILLISECONDS)
@@ -49,7 +52,8 @@ def chromium(program: str) -> Iterator[Browser]:
 
 @contextmanager
 def open_tab(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, list[str]]]:
-    """Yield a tab with the page at ``address``, and a list of its errors and its requests to other addresses.
+    """Yield a tab with the page at ``address``, and a list of its errors and its requests to other
+    addresses.
 
     Args:
         options: of playwright's ``new_context``, such as ``viewport``.

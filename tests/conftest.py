@@ -1,4 +1,5 @@
-"""Shared by all tests: one thread each, an empty MLflow store, S3 over a real socket with injected faults."""
+"""Shared by all tests: one thread each, an empty MLflow store, S3 over a real socket with injected
+faults."""
 
 import atexit
 import gc
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
     from bifocal.search.trained_model import TrainedModel
 
-gc.disable()  # until the tests are collected: imports and items live to the end, and a collection finds nothing
+# until the tests are collected: imports and items live to the end, and a collection finds nothing
+gc.disable()
 
 # The two workers share two cores.
 torch.set_num_threads(1)
@@ -47,7 +49,8 @@ settings.load_profile("bifocal")
 
 @pytest.hookimpl(tryfirst=True)  # before the marks select tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, and run the long files first, so that both workers end with short ones, at the same time."""
+    """Mark slow tests, and run the long files first, so that both workers end with short ones, at
+    the same time."""
     for item in items:
         in_slow_folder = any(folder in item.path.as_posix() for folder in SLOW_FOLDERS)
         if (
@@ -59,13 +62,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(folder in item.path.as_posix() for folder in LONG))
     gc.freeze()  # or else each full collection visits a million objects of imported packages
     gc.enable()
-    # Some libraries print what is left at the exit. Not earlier: the end of a session collects five times.
+    # Some libraries print what is left at the exit. Not earlier: the end of a session collects five
+    # times.
     atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session")
 def empty_mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SQLite file of an MLflow store without runs; creating its tables takes seconds, a copy does not."""
+    """SQLite file of an MLflow store without runs; creating its tables takes seconds, a copy does
+    not."""
     from mlflow import MlflowClient  # takes seconds, and most tests do not need it
 
     file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
@@ -78,7 +83,8 @@ def mlflow_store(empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.M
     """Address of an empty MLflow store, which stages of this process and its children log to."""
     address = f"sqlite:///{shutil.copy(empty_mlflow_store, tmp_path / 'mlflow.db')}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    # 'mlflow.set_experiment' writes it. Set before it is deleted, or else it would stay after this test.
+    # 'mlflow.set_experiment' writes it. Set before it is deleted, or else it would stay after this
+    # test.
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "")
     monkeypatch.delenv("MLFLOW_EXPERIMENT_ID")
     if "mlflow.tracking.fluent" in sys.modules:
@@ -103,14 +109,16 @@ def mlflow_server(
 
 @pytest.fixture(scope="session")
 def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folder for ``PATH`` with a ``python`` whose commands start in half a second; the tests of one worker share it."""
+    """Folder for ``PATH`` with a ``python`` whose commands start in half a second; the tests of one
+    worker share it."""
     with start_warm_python(tmp_path_factory.mktemp("python")) as folder:
         yield folder
 
 
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
+    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped
+    here."""
     from tests.browser import chromium, required_chromium
 
     with chromium(required_chromium()) as opened:
@@ -119,7 +127,8 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="session")
 def graph_cache(pytestconfig: pytest.Config) -> Path:
-    """Cache of exported graphs, for ``XDG_CACHE_HOME``, which later calls share until the code changes."""
+    """Cache of exported graphs, for ``XDG_CACHE_HOME``, which later calls share until the code
+    changes."""
     assert pytestconfig.cache is not None
     return pytestconfig.cache.mkdir("graphs")
 

@@ -16,7 +16,8 @@ START_SECONDS = 300
 
 
 class Proxy:
-    """Forwards a local port to ``upstream``; while it is down, connections are refused and open ones are cut."""
+    """Forwards a local port to ``upstream``; while it is down, connections are refused and open
+    ones are cut."""
 
     def __init__(self, upstream: int) -> None:
         self.upstream = upstream
@@ -62,18 +63,27 @@ def free_port() -> int:
 
 
 def start_server(folder: Path, port: int, store: str | None = None) -> subprocess.Popen[bytes]:
-    """Start the server as 'make mlflow' does; it accepts requests only for the hosts ``127.0.0.1[:any port]``."""
+    """Start the server as 'make mlflow' does; it accepts requests only for the hosts
+    ``127.0.0.1[:any port]``."""
     store = store or f"sqlite:///{folder}/mlflow.db"
     arguments = [
-        f"--backend-store-uri={store}", f"--artifacts-destination={folder}/files", "--workers=1",
-        "--host=127.0.0.1", f"--port={port}", "--allowed-hosts=127.0.0.1,127.0.0.1:*",
-    ]  # fmt: skip
+        f"--backend-store-uri={store}",
+        f"--artifacts-destination={folder}/files",
+        "--workers=1",
+        "--host=127.0.0.1",
+        f"--port={port}",
+        "--allowed-hosts=127.0.0.1,127.0.0.1:*",
+    ]
     # Without its job queues, which are seven more processes.
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     return subprocess.Popen(
         [sys.executable, "-m", "mlflow", "server", *arguments],
-        cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def wait_for_server(port: int) -> None:

@@ -1,7 +1,9 @@
-"""Count the files whose functions run on a central path: ``python -m tests.path_counter stage|query|train FOLDER``.
+"""Count the files whose functions run on a central path:
+``python -m tests.path_counter stage|query|train FOLDER``.
 
-A file counts when one of its functions is entered, not when it is imported; a move is a change of file. FOLDER holds
-the artifact ``dataset`` for a stage, a run for a query, and captioned images for ``bifocal train``.
+A file counts when one of its functions is entered, not when it is imported; a move is a change of
+file. FOLDER holds the artifact ``dataset`` for a stage, a run for a query, and captioned images for
+``bifocal train``.
 """
 
 import inspect

@@ -22,7 +22,8 @@ TESTED_LAYER = {
     "tests/pipelines": "pipelines",
 }
 
-# Packages of other layers count as not installed: gensim imports boto3 if it is there, and must not need it.
+# Packages of other layers count as not installed: gensim imports boto3 if it is there, and must not
+# need it.
 NOTEBOOK = """
 import sys
 for package in ("mlflow", "dvc", "kfp", "boto3", "pydantic"):
@@ -119,7 +120,8 @@ def test_tests_import_no_other_tests() -> None:
 
 
 def test_library_names_no_stage_and_no_parameters_file() -> None:
-    """A notebook user has neither stages nor params.yaml, so no message or docstring of the library names them."""
+    """A notebook user has neither stages nor params.yaml, so no message or docstring of the library
+    names them."""
     words = re.compile(
         r"params\.yaml|\b("
         + "|".join(configurable_components().keys() - {"evaluate"})
@@ -143,7 +145,8 @@ def module_level(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def test_exported_models_load_only_their_room() -> None:
-    """A registered model has ``bifocal/onnx`` without other modules; only a fit imports more, in its functions."""
+    """A registered model has ``bifocal/onnx`` without other modules; only a fit imports more, in
+    its functions."""
     writes_graphs = ROOT / "bifocal/onnx/int8.py"
     packages = {
         "PIL",

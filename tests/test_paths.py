@@ -1,4 +1,5 @@
-"""The central paths stay short: files whose functions run, and moves between them, from a command to its work."""
+"""The central paths stay short: files whose functions run, and moves between them, from a command
+to its work."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The ranking model of every recipe has the modules that its phases name, and its losses rank its batches."""
+"""The ranking model of every recipe has the modules that its phases name, and its losses rank its
+batches."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""The model of every recipe, in full width, gets gradients in both branches from the loss of every phase.
+"""The model of every recipe, in full width, gets gradients in both branches from the loss of every
+phase.
 
 Weights and inputs are random; vocabularies are short, and images small.
 """
@@ -54,7 +55,8 @@ def channels_of(extractor: str) -> int:
 
 
 def fill(model: nn.Module) -> None:
-    """Give weights random values of the scale of He's initialization, from one short draw: drawing all takes long."""
+    """Give weights random values of the scale of He's initialization, from one short draw: drawing
+    all takes long."""
     draw = torch.rand(1_000_003, generator=torch.Generator().manual_seed(0)) - 0.5
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         values = tensor.data.view(-1)
@@ -89,7 +91,8 @@ def regions(channels: int, count: int = 8) -> RegionBatch:
 
 
 def text(vectorizer: dict[str, Any]) -> tuple[TextBatch, dict[str, Any]]:
-    """Return one caption per image in the format of the vectorizer, and the arguments of the model for it."""
+    """Return one caption per image in the format of the vectorizer, and the arguments of the model
+    for it."""
     lengths = torch.full((IMAGES,), WORDS)
     if vectorizer["name"] in ("PretrainedWordVectors", "Word2Vec"):
         values = torch.randint(1, TERMS, (IMAGES, WORDS))

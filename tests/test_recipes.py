@@ -1,4 +1,5 @@
-"""Every recipe overlays params.yaml with valid values, and every paper has a small twin on the scenes."""
+"""Every recipe overlays params.yaml with valid values, and every paper has a small twin on the
+scenes."""
 
 from pathlib import Path
 
@@ -67,7 +68,8 @@ LOSSES = {
     "wsabie": {"StructurePreservingLoss"},
     "cca": set[str](),
 }
-"""Losses of the papers by the first words of a recipe's name; the last word "infonce" adds InfoNCE."""
+"""Losses of the papers by the first words of a recipe's name; the last word "infonce" adds
+InfoNCE."""
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -1,4 +1,5 @@
-"""The wheel, without a network: its packages, its command, its types. ``make wheel-test`` installs it."""
+"""The wheel, without a network: its packages, its command, its types. ``make wheel-test`` installs
+it."""
 
 import json
 import os
@@ -109,7 +110,8 @@ def test_another_distribution_of_the_same_import_name_is_an_error(
     done = python(installed, "-m", "bifocal", "demo", path=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr == (
-        "error: the distribution 'bifocal' 1.2 is installed. It is not 'bifocal-vse', and both write the package "
+        "error: the distribution 'bifocal' 1.2 is installed. It is not 'bifocal-vse', and both "
+        "write the package "
         "'bifocal': run 'pip uninstall bifocal bifocal-vse', then install 'bifocal-vse' again\n"
     )
 

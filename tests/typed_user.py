@@ -19,7 +19,8 @@ model.serch("a red star")
 
 
 def check_types(folder: Path, python: Path | str, *options: str, path: Path | None = None) -> None:
-    """Check the script in ``folder`` with mypy, with the packages of another Python, or without packages.
+    """Check the script in ``folder`` with mypy, with the packages of another Python, or without
+    packages.
 
     Args:
         path: folder of the package ``bifocal``, if it is not installed for ``python``.

@@ -1,4 +1,5 @@
-"""Ratios of CPU time between a package and this project, for the benchmarks of ``benchmarks/peers``."""
+"""Ratios of CPU time between a package and this project, for the benchmarks of
+``benchmarks/peers``."""
 
 import ctypes
 import os
@@ -24,13 +25,15 @@ def compare(
     theirs: Callable[[], object],
     clock: Callable[[Callable[[], object]], float] = cpu_seconds,
 ) -> None:
-    """Report how many times as long the peer takes: median and spread of pairs of calls, after one call of each.
+    """Report how many times as long the peer takes: median and spread of pairs of calls, after one
+    call of each.
 
-    The reference has both times, and the memory that a call adds unless ``clock`` is of other processes.
+    The reference has both times, and the memory that a call adds unless ``clock`` is of other
+    processes.
 
     Args:
-        peer: package of the package index, and its variant, such as "faiss-cpu HNSW". A floor does less work: its name
-            ends in "(floor)", and it has no bar.
+        peer: package of the package index, and its variant, such as "faiss-cpu HNSW". A floor does
+            less work: its name ends in "(floor)", and it has no bar.
         clock: returns the seconds of a call.
     """
     ours()
@@ -47,9 +50,13 @@ def compare(
         else ""
     )
     report.add(
-        f"{work}: {peer}", float(middle), "times", at_least=None if peer.endswith("(floor)") else 1.0,
-        reference=f"{low:.2f} to {high:.2f}; {own:.2f} and {other:.2f} ms; {memory}{package} {version(package)}",
-    )  # fmt: skip
+        f"{work}: {peer}",
+        float(middle),
+        "times",
+        at_least=None if peer.endswith("(floor)") else 1.0,
+        reference=f"{low:.2f} to {high:.2f}; {own:.2f} and {other:.2f} ms; {memory}{package} "
+        f"{version(package)}",
+    )
 
 
 def added_megabytes(function: Callable[[], object]) -> float:
@@ -74,7 +81,8 @@ def added_megabytes(function: Callable[[], object]) -> float:
 
 
 def write(report: Report, folder: Path = RESULTS) -> None:
-    """Write the results; exit with an error if a ratio fell by more than ``FALL`` since the last measurement."""
+    """Write the results; exit with an error if a ratio fell by more than ``FALL`` since the last
+    measurement."""
     file = folder / f"{report.benchmark}.json"
     before = {result.name: result.value for result in read_results(file)} if file.is_file() else {}
     report.write(folder)

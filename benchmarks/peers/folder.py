@@ -2,9 +2,10 @@
 
     make peers ONLY=folder
 
-CPU time of two commands for 200 JPEG files of 500 x 375 pixels, with all of their imports: 'bifocal index' with the
-encoders of the extra small, which also writes thumbnails and the index, and the loop of timm's documentation with the
-same network, which only saves its features. Drawings of the demo take the place of photographs, enlarged.
+CPU time of two commands for 200 JPEG files of 500 x 375 pixels, with all of their imports: 'bifocal
+index' with the encoders of the extra small, which also writes thumbnails and the index, and the
+loop of timm's documentation with the same network, which only saves its features. Drawings of the
+demo take the place of photographs, enlarged.
 """
 
 import subprocess
@@ -81,9 +82,13 @@ def main() -> None:
         ]
         work = f"a folder of {IMAGES} images"
         compare(
-            report, work, "timm", lambda: run([*index, f"index-{next(number)}"]), lambda: run(loop),
+            report,
+            work,
+            "timm",
+            lambda: run([*index, f"index-{next(number)}"]),
+            lambda: run(loop),
             clock=children_seconds,
-        )  # fmt: skip
+        )
     write(report)
 
 

@@ -1,10 +1,12 @@
-"""What does the vector of a sentence cost by HTTP, beside MLflow's model server and a bare FastAPI application?
+"""What does the vector of a sentence cost by HTTP, beside MLflow's model server and a bare FastAPI
+application?
 
     make peers ONLY=http
 
-CPU time of the server's processes for 200 sentences over loopback, each with a request of its own, from 1 and from 8
-clients. All three servers have the model of the demo, and 'bifocal serve' answers by the protocol of KServe. FastAPI
-calls the same encoder as in its tutorial: a floor, without limits, checks, turns of clients and metrics.
+CPU time of the server's processes for 200 sentences over loopback, each with a request of its own,
+from 1 and from 8 clients. All three servers have the model of the demo, and 'bifocal serve' answers
+by the protocol of KServe. FastAPI calls the same encoder as in its tutorial: a floor, without
+limits, checks, turns of clients and metrics.
 """
 
 import asyncio

@@ -1,11 +1,13 @@
-"""How does search in 100,000 vectors compare with faiss, hnswlib and usearch, and in 20,000 with Qdrant?
+"""How does search in 100,000 vectors compare with faiss, hnswlib and usearch, and in 20,000 with
+Qdrant?
 
     make peers
 
-Vectors of 256 dimensions from clusters like those of image embeddings, on one core. Each index searches with the
-smallest effort whose recall@10 is 95 %. Then single queries are timed. Each index is built once. The floor is an
-inverted file of faiss, which the index of the project contains. Qdrant runs in its local mode. It compares all vectors,
-as the index of the project does by default for 20,000.
+Vectors of 256 dimensions from clusters like those of image embeddings, on one core. Each index
+searches with the smallest effort whose recall@10 is 95 %. Then single queries are timed. Each index
+is built once. The floor is an inverted file of faiss, which the index of the project contains.
+Qdrant runs in its local mode. It compares all vectors, as the index of the project does by default
+for 20,000.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +54,8 @@ def main() -> None:
 def compare_indexes(
     report: Report, items: int, factory: str | None, peers: Mapping[str, Callable[[Vectors], Peer]]
 ) -> None:
-    """Compare the index of the project over so many items; without a factory it is exact, as it is by default."""
+    """Compare the index of the project over so many items; without a factory it is exact, as it is
+    by default."""
     images, captions = embeddings(None)
     basis = basis_of(images, DIM)
     vectors: Vectors = np.concatenate(list(Distribution(images, basis).draw(items, seed=1)))
@@ -84,9 +87,12 @@ def compare_indexes(
         ours, theirs = (partial(_one_by_one, each, test) for each in (search, find))
         compare(report, f"search, {items:,} items", name, ours, theirs)
         report.add(
-            f"building, {items:,} items: {name}", other / own, "times", at_least=None if "floor" in name else 1.0,
+            f"building, {items:,} items: {name}",
+            other / own,
+            "times",
+            at_least=None if "floor" in name else 1.0,
             reference=f"{own:.1f}, {other:.1f} s; recall@10 {reached:.3f}",
-        )  # fmt: skip
+        )
 
 
 def _append(found: list[Peer], build: Callable[[Vectors], Peer], vectors: Vectors) -> None:

@@ -2,7 +2,8 @@
 
     make peers
 
-Forward and backward from embeddings of 256 dimensions, one caption per image, on one core. The values are compared
+Forward and backward from embeddings of 256 dimensions, one caption per image, on one core. The
+values are compared
 first: ours is the sum of both directions where the packages have the mean.
 """
 
@@ -72,7 +73,8 @@ def compare_batch(report: Report, batch: int) -> None:
 
 
 def compare_hinges(report: Report, batch: int, hardest: bool) -> None:
-    """Compare the sum of hinges, or the hardest of each row and column, with the loss of the authors of VSE++."""
+    """Compare the sum of hinges, or the hardest of each row and column, with the loss of the
+    authors of VSE++."""
     images, captions = embeddings(batch)
     matches = torch.eye(batch, dtype=torch.bool)
     loss = HardestTripletLoss(MARGIN) if hardest else TripletLoss(MARGIN, negatives="all")

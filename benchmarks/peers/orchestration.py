@@ -2,9 +2,10 @@
 
     make peers ONLY=orchestration
 
-CPU time of the first three commands of the pipeline with tests/small.yaml: the versions of packages, the dataset and
-its texts. DVC compares versions and code, and keeps all outputs in its cache. Kedro runs the same commands as nodes,
-one after another, and keeps nothing. The floor is bare processes.
+CPU time of the first three commands of the pipeline with tests/small.yaml: the versions of
+packages, the dataset and its texts. DVC compares versions and code, and keeps all outputs in its
+cache. Kedro runs the same commands as nodes, one after another, and keeps nothing. The floor is
+bare processes.
 """
 
 import json

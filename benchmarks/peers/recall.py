@@ -2,9 +2,10 @@
 
     make peers
 
-1,000 and 5,000 images with five captions each, from their scores: R@1, R@5, R@10 and the median rank, on one core. The
-packages rank one direction, captions for images; ours is timed in both. The values are compared first. Only NumPy's
-sort is measured with 5,000 images: the packages take minutes.
+1,000 and 5,000 images with five captions each, from their scores: R@1, R@5, R@10 and the median
+rank, on one core. The packages rank one direction, captions for images; ours is timed in both. The
+values are compared first. Only NumPy's sort is measured with 5,000 images: the packages take
+minutes.
 """
 
 import ir_measures

@@ -2,8 +2,8 @@
 
     make peers
 
-Forward and backward of a batch, on one core. Ours are exact ranks; the soft ranks of the packages are compared with
-them first. A sort of torch, which has no gradient, is the floor.
+Forward and backward of a batch, on one core. Ours are exact ranks; the soft ranks of the packages
+are compared with them first. A sort of torch, which has no gradient, is the floor.
 """
 
 from collections.abc import Callable

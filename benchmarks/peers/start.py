@@ -2,8 +2,9 @@
 
     make peers ONLY=start
 
-CPU time of two commands, with all of their imports: 'bifocal search' in the demo with the encoders of the extra small,
-and a script that loads the same sentence encoder in sentence-transformers and encodes the sentence, without a search.
+CPU time of two commands, with all of their imports: 'bifocal search' in the demo with the encoders
+of the extra small, and a script that loads the same sentence encoder in sentence-transformers and
+encodes the sentence, without a search.
 """
 
 import resource
@@ -18,7 +19,10 @@ from benchmarks.common import Report
 from benchmarks.peers.compare import compare, write
 from pipelines.app.training.packages import SENTENCES, packaged_networks
 
-SCRIPT = "from sentence_transformers import SentenceTransformer; SentenceTransformer(%r, device='cpu').encode('a dog')"
+SCRIPT = (
+    "from sentence_transformers import SentenceTransformer; SentenceTransformer(%r, "
+    "device='cpu').encode('a dog')"
+)
 
 
 def children_seconds(function: Callable[[], object]) -> float:

@@ -2,9 +2,10 @@
 
     make peers ONLY=text
 
-On one core: tf-idf of 20,000 captions of random words, fitted and computed, with Snowball's stems on both sides; the
-floor has no stems. Sentences by all-MiniLM-L6-v2 of the extra small: in torch, where the vectors are compared first,
-and by the served encoder, which holds the network as an ONNX graph.
+On one core: tf-idf of 20,000 captions of random words, fitted and computed, with Snowball's stems
+on both sides; the floor has no stems. Sentences by all-MiniLM-L6-v2 of the extra small: in torch,
+where the vectors are compared first, and by the served encoder, which holds the network as an ONNX
+graph.
 """
 
 from functools import partial

@@ -1,12 +1,14 @@
-"""What does an epoch of small heads on stored features cost, beside the trainer of sentence-transformers?
+"""What does an epoch of small heads on stored features cost, beside the trainer of
+sentence-transformers?
 
     make peers ONLY=training
 
-CPU time of one epoch with InfoNCE in both directions, Adam and batches of 256 captions of distinct images: 6,000 images
-of 1,280 values with five captions of 384 values each, two linear maps to 256 dimensions, on one core. The vectors are
-random maps of common latent values. Ours reads them from stores on disk; the trainer has them in memory, as a module of
-its own, with the sampler that its documentation names for the loss. Both write a checkpoint. The floor is a loop of
-torch in memory. Recall at 1 of 1,000 other images is compared first.
+CPU time of one epoch with InfoNCE in both directions, Adam and batches of 256 captions of distinct
+images: 6,000 images of 1,280 values with five captions of 384 values each, two linear maps to 256
+dimensions, on one core. The vectors are random maps of common latent values. Ours reads them from
+stores on disk; the trainer has them in memory, as a module of its own, with the sampler that its
+documentation names for the loss. Both write a checkpoint. The floor is a loop of torch in memory.
+Recall at 1 of 1,000 other images is compared first.
 """
 
 import tempfile
@@ -52,7 +54,8 @@ Heads = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
 
 
 def vectors() -> tuple[Tensor, Tensor]:
-    """Return the vectors of images (N, 1280) and captions (5 N, 384): five captions follow each other."""
+    """Return the vectors of images (N, 1280) and captions (5 N, 384): five captions follow each
+    other."""
     random = np.random.default_rng(0)
     latent = random.standard_normal((IMAGES + HELD_OUT, LATENT))
     seen = np.repeat(latent, PER_IMAGE, axis=0) + NOISE * random.standard_normal(
@@ -152,11 +155,19 @@ def sentence_transformers(images: Tensor, captions: Tensor, folder: Path) -> Hea
         "caption": [str(row) for row in numbers],
     }
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder / "peer"), num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=RATE,
-        lr_scheduler_type="constant", batch_sampler="no_duplicates", dataloader_drop_last=True, use_cpu=True,
-        router_mapping={"image": "query", "caption": "document"}, report_to="none", disable_tqdm=True,
+        output_dir=str(folder / "peer"),
+        num_train_epochs=1,
+        per_device_train_batch_size=BATCH,
+        learning_rate=RATE,
+        lr_scheduler_type="constant",
+        batch_sampler="no_duplicates",
+        dataloader_drop_last=True,
+        use_cpu=True,
+        router_mapping={"image": "query", "caption": "document"},
+        report_to="none",
+        disable_tqdm=True,
         logging_strategy="no",
-    )  # fmt: skip
+    )
     loss = MultipleNegativesRankingLoss(
         model,
         scale=1 / TEMPERATURE,
@@ -172,7 +183,8 @@ def sentence_transformers(images: Tensor, captions: Tensor, folder: Path) -> Hea
 
 
 def loop(images: Tensor, captions: Tensor) -> Heads:
-    """Train with a loop of torch over pairs in random order, with two captions of an image in some batches."""
+    """Train with a loop of torch over pairs in random order, with two captions of an image in some
+    batches."""
     torch.manual_seed(0)
     image, caption = nn.Linear(IMAGE_DIM, DIM), nn.Linear(TEXT_DIM, DIM)
     optimizer = torch.optim.Adam([*image.parameters(), *caption.parameters()], lr=RATE)

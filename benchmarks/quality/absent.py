@@ -2,13 +2,14 @@
 
     python -m benchmarks run quality.absent --run runs/flickr8k/fast
 
-absent.yaml has 60 written queries of each kind. An image shows a query if its captions have all of its words. Queries
-of absent concepts and near misses are searched without the images that show them. The calibration is fitted on short
-captions of one half of the images of val; the captions of the other half are the held-out ones. The collection has all
-images of the run, or those of val, which the model has not seen in training.
+absent.yaml has 60 written queries of each kind. An image shows a query if its captions have all of
+its words. Queries of absent concepts and near misses are searched without the images that show
+them. The calibration is fitted on short captions of one half of the images of val; the captions of
+the other half are the held-out ones. The collection has all images of the run, or those of val,
+which the model has not seen in training.
 
-The cosine from which a caption comes near a query (``NEAR``) was chosen among 0.03 to 0.2 on 1,000 images held out of
-Flickr8k's list of train, by the same written queries.
+The cosine from which a caption comes near a query (``NEAR``) was chosen among 0.03 to 0.2 on 1,000
+images held out of Flickr8k's list of train, by the same written queries.
 """
 
 import argparse
@@ -49,7 +50,8 @@ def measure(
     queries: NDArray[Any],
     ids: list[str],
 ) -> None:
-    """Report notices of written queries, and held-out captions that are found, of one collection."""
+    """Report notices of written queries, and held-out captions that are found, of one
+    collection."""
     name = f"{len(index):,} images"
     own = np.array([index.row(item_id) for item_id in ids])
     images = np.random.default_rng(0).permutation(sorted(set(ids)))
@@ -70,12 +72,23 @@ def measure(
     without, _ = results_without(index, queries[~fitted], half(near, ~fitted))
     found, count = calibration.found(scores), int((~fitted).sum())
     kept = found[:count][relevant[:count]]
-    report.add(f"{name}: held-out captions with a relevant first result that are found", float(kept.mean()),
-               at_least=0.5, reference=f"{len(kept)} captions")  # fmt: skip
-    report.add(f"{name}: held-out captions searched without all images that come near that are found",
-               calibration.found(without).mean(), at_most=0.05, reference=f"{count} captions")  # fmt: skip
-    report.add(f"{name}: held-out captions searched without the images that they describe that are found",
-               found[count:].mean(), reference=f"{count} captions")  # fmt: skip
+    report.add(
+        f"{name}: held-out captions with a relevant first result that are found",
+        float(kept.mean()),
+        at_least=0.5,
+        reference=f"{len(kept)} captions",
+    )
+    report.add(
+        f"{name}: held-out captions searched without all images that come near that are found",
+        calibration.found(without).mean(),
+        at_most=0.05,
+        reference=f"{count} captions",
+    )
+    report.add(
+        f"{name}: held-out captions searched without the images that they describe that are found",
+        found[count:].mean(),
+        reference=f"{count} captions",
+    )
     index.calibration = calibration
     ask_written(report, name, index, embedder)
 
@@ -98,8 +111,12 @@ def ask_written(report: Report, name: str, index: SearchIndex, embedder: Embedde
                 float(np.mean(right)),
                 reference=asked,
             )
-            report.add(f"{name}: notices, written queries whose first result is right", float(shares[right].mean()),
-                       at_most=0.2, reference=f"{sum(right)} queries")  # fmt: skip
+            report.add(
+                f"{name}: notices, written queries whose first result is right",
+                float(shares[right].mean()),
+                at_most=0.2,
+                reference=f"{sum(right)} queries",
+            )
         else:
             bar = 0.9 if kind == "absent" else None
             report.add(
@@ -111,7 +128,8 @@ def ask_written(report: Report, name: str, index: SearchIndex, embedder: Embedde
 
 
 def main() -> None:
-    """Calibrate on one half of the images of val, and ask the written queries and the captions of the other half."""
+    """Calibrate on one half of the images of val, and ask the written queries and the captions of
+    the other half."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

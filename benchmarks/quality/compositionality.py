@@ -1,11 +1,13 @@
 """Which systems read more than the words of a caption?
 
-    python -m benchmarks run quality.compositionality [--only WSABIE CCA] [--set prepare_dataset.corpus.train=400]
+    python -m benchmarks run quality.compositionality [--only WSABIE CCA] [--set
+    prepare_dataset.corpus.train=400]
 
-Trains the systems of quality.leaderboard on twin scenes, which share the words of their captions, and writes
-docs/records/compositionality.md: then run 'python -m benchmarks render'. Each system chooses between a caption of the
-test split and its minimal edits, given the image (evaluator ``Compositionality``). Trainings are kept in
-runs/compositionality: run the command again to continue.
+Trains the systems of quality.leaderboard on twin scenes, which share the words of their captions,
+and writes docs/records/compositionality.md: then run 'python -m benchmarks render'. Each system
+chooses between a caption of the test split and its minimal edits, given the image (evaluator
+``Compositionality``). Trainings are kept in runs/compositionality: run the command again to
+continue.
 """
 
 import argparse
@@ -46,7 +48,8 @@ CHANCE = 50.0
 
 
 def measure(artifacts: Artifacts) -> dict[str, Any]:
-    """Return the accuracy of each kind of edit with its interval, and R@1, on the split "test", in percent."""
+    """Return the accuracy of each kind of edit with its interval, and R@1, on the split "test", in
+    percent."""
     subject = Subject(
         load_model(artifacts.embedding),
         read_dataset(artifacts.dataset),

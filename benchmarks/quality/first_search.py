@@ -2,9 +2,10 @@
 
     python -m benchmarks run quality.first_search --data FLICKR8K [--encoder small]
 
-Indexes 500 photographs of Flickr8k's list of train (seed 0) by "bifocal index" without captions, and searches by ten
-queries, which were chosen before the first run. A first image is right if one of its captions contains a word for the
-object of the query. Chance is the mean share of photographs that would be right.
+Indexes 500 photographs of Flickr8k's list of train (seed 0) by "bifocal index" without captions,
+and searches by ten queries, which were chosen before the first run. A first image is right if one
+of its captions contains a word for the object of the query. Chance is the mean share of photographs
+that would be right.
 """
 
 import argparse
@@ -68,9 +69,10 @@ def main() -> None:
     chance = [len(images) / PHOTOGRAPHS for images in named.values()]
     wrong = ", ".join(query for query, found in zip(QUERIES, right, strict=True) if not found)
     report.add(
-        f"{options.encoder}: right first images of ten queries", float(np.mean(right)),
+        f"{options.encoder}: right first images of ten queries",
+        float(np.mean(right)),
         reference=f"chance {np.mean(chance):.3f}; wrong: {wrong or 'none'}",
-    )  # fmt: skip
+    )
     report.add(
         f"{options.encoder}: bifocal index, {PHOTOGRAPHS} photographs",
         seconds,

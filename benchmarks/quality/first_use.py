@@ -2,11 +2,12 @@
 
     python -m benchmarks run quality.first_use [--data ../shared/data] [--folder runs/first_use]
 
-Draws photographs of Flickr8k's list of train with all captions, or with one each, and runs "bifocal train" on them as
-a user does: first its default, then the parts of recipes/flickr8k/fast.yaml. The encoders of 'bifocal index --encoder
-small' answer without any training. The queries are the captions and images of the run's own test split, 15 % of the
-photographs; trained models have the correction for hubness, as served. Complete stages are kept in the folder: a killed
-benchmark goes on with the same command. The time of a training is reported if it was not killed.
+Draws photographs of Flickr8k's list of train with all captions, or with one each, and runs "bifocal
+train" on them as a user does: first its default, then the parts of recipes/flickr8k/fast.yaml. The
+encoders of 'bifocal index --encoder small' answer without any training. The queries are the
+captions and images of the run's own test split, 15 % of the photographs; trained models have the
+correction for hubness, as served. Complete stages are kept in the folder: a killed benchmark goes
+on with the same command. The time of a training is reported if it was not killed.
 """
 
 import argparse
@@ -38,7 +39,8 @@ Recalls = Mapping[str, Mapping[str, float]]
 def train(
     folder: Path, weights: Path, run: str, *arguments: object
 ) -> tuple[Recalls, list[float] | None]:
-    """Train a run in ``folder`` unless it is complete; return its corrected recalls, and its wall and CPU minutes.
+    """Train a run in ``folder`` unless it is complete; return its corrected recalls, and its wall
+    and CPU minutes.
 
     The minutes are None if the training was killed and went on.
     """
@@ -59,7 +61,8 @@ def _children_seconds() -> float:
 
 
 def fast_parts(folder: Path) -> Path:
-    """Write the parts of fast.yaml as a recipe for ``bifocal train``, which shares the dataset of the default."""
+    """Write the parts of fast.yaml as a recipe for ``bifocal train``, which shares the dataset of
+    the default."""
     recipe = yaml.safe_load(RECIPE.read_text())
     texts = recipe["vectorize_captions"]["vectorizer"]["vectorizers"]
     texts[1]["path"] = str((ROOT / texts[1]["path"]).resolve())
@@ -119,8 +122,13 @@ def measure(
             f"{name}: recall sum, {peer}", recall_sum(recalls), "%", reference=first_ranks(recalls)
         )
     bar = max(recall_sum(recalls) for recalls in peers.values())
-    report.add(f"{name}: recall sum, bifocal train", recall_sum(default), "%", at_least=bar,
-               reference=first_ranks(default))  # fmt: skip
+    report.add(
+        f"{name}: recall sum, bifocal train",
+        recall_sum(default),
+        "%",
+        at_least=bar,
+        reference=first_ranks(default),
+    )
     if minutes is not None:
         wall, cpu = minutes
         report.add(

@@ -2,14 +2,15 @@
 
     python -m benchmarks run quality.hinge_ap [FOLDER ...]
 
-The thesis refers to Song et al., "Training deep neural networks via direct loss minimization", ICML 2016, for the
-protocol and states no sizes. The text of Song et al. was not at hand, so this protocol was not checked against it: a
-random network scores 20,000 Gaussian points of 10 dimensions, the best fifth are the matches, and a network of the same
-shape learns them from other random weights, on half of the points. AP is measured on the other half, without and with
-20 % of the training labels flipped. Batches have 100 points, the training has 1,000 steps of Adam, and the layers have
-10, 10 and 1 units. Each FOLDER is a sorter of the stage pretrain_sorter, of length 100.
-Three seeds, mean and standard deviation; the learning rate of each loss is tuned on another seed. The bar of our loss
-is Hinge-AP minus two deviations.
+The thesis refers to Song et al., "Training deep neural networks via direct loss minimization", ICML
+2016, for the protocol and states no sizes. The text of Song et al. was not at hand, so this
+protocol was not checked against it: a random network scores 20,000 Gaussian points of 10
+dimensions, the best fifth are the matches, and a network of the same shape learns them from other
+random weights, on half of the points. AP is measured on the other half, without and with 20 % of
+the training labels flipped. Batches have 100 points, the training has 1,000 steps of Adam, and the
+layers have 10, 10 and 1 units. Each FOLDER is a sorter of the stage pretrain_sorter, of length 100.
+Three seeds, mean and standard deviation; the learning rate of each loss is tuned on another seed.
+The bar of our loss is Hinge-AP minus two deviations.
 """
 
 import sys
@@ -44,7 +45,8 @@ def network() -> nn.Sequential:
 
 
 def synthetic_points(seed: int, noise: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return points (20000, 10), their true labels, and the training labels of which the share ``noise`` is flipped."""
+    """Return points (20000, 10), their true labels, and the training labels of which the share
+    ``noise`` is flipped."""
     torch.manual_seed(seed)
     points = torch.randn(POINTS, DIM)
     with torch.no_grad():

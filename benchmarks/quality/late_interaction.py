@@ -2,10 +2,12 @@
 
     python -m benchmarks run quality.late_interaction --data ../shared/data
 
-SMILE's attention trains on 7 x 7 cells of a frozen MobileNetV2 (roots of activations, PCA to 384) and bags of words:
-1,200 photographs of Flickr8k's training list, 12 epochs of InfoNCE. Captions search 500 photographs of the dev list.
-The first 100 are ranked again by the cosine plus a weighted second score; 300 other training photographs choose its
-weight: the mean over words of the best cell (ColBERT: Khattab and Zaharia, SIGIR 2020), or a second SMILE's cosine.
+SMILE's attention trains on 7 x 7 cells of a frozen MobileNetV2 (roots of activations, PCA to 384)
+and bags of words: 1,200 photographs of Flickr8k's training list, 12 epochs of InfoNCE. Captions
+search 500 photographs of the dev list. The first 100 are ranked again by the cosine plus a weighted
+second score; 300 other training photographs choose its
+weight: the mean over words of the best cell (ColBERT: Khattab and Zaharia, SIGIR 2020), or a second
+SMILE's cosine.
 """
 
 import argparse
@@ -81,7 +83,8 @@ def stored_cells(data: Path, file: Path, names: list[str]) -> NDArray[np.float16
 
 
 def reduced(cells: NDArray[np.float16]) -> Tensor:
-    """Return whitened principal components (N, 49, 384), fitted on a fourth of the training images."""
+    """Return whitened principal components (N, 49, 384), fitted on a fourth of the training
+    images."""
     some = torch.from_numpy(cells[:TRAIN:4].reshape(-1, cells.shape[2]).astype(np.float32))
     mean = some.mean(0)
     values, vectors = torch.linalg.eigh(torch.cov((some - mean).T))
@@ -92,7 +95,8 @@ def reduced(cells: NDArray[np.float16]) -> Tensor:
 
 
 def word_ids(data: Path, names: list[str]) -> tuple[Tensor, Tensor]:
-    """Return the ids of the different stems of each caption (N, 5, 20), 0 without, and their inverse frequencies."""
+    """Return the ids of the different stems of each caption (N, 5, 20), 0 without, and their
+    inverse frequencies."""
     import snowballstemmer
 
     stem, captions = snowballstemmer.stemmer("english").stemWord, defaultdict(list)
@@ -145,7 +149,8 @@ def train(
 
 
 def best_cells(rows: Tensor, cells: Tensor, words: Tensor) -> Tensor:
-    """Return the sum over words of the best cell (Q, 100), relative to the words' norms, of each query's candidates."""
+    """Return the sum over words of the best cell (Q, 100), relative to the words' norms, of each
+    query's candidates."""
     best = [
         (cells[candidates] @ query.T).amax(1).sum(1)
         for candidates, query in zip(rows, words, strict=True)
@@ -161,7 +166,8 @@ def recalls(scores: Tensor, owner: Tensor) -> NDArray[np.float64]:
 
 
 def gain(after: NDArray[np.float64], before: NDArray[np.float64]) -> str:
-    """Return the gain of R@1 + R@5 + R@10, in percent, with its 95 % interval by a bootstrap over images."""
+    """Return the gain of R@1 + R@5 + R@10, in percent, with its 95 % interval by a bootstrap over
+    images."""
     of_image = 100 * (after - before).sum(1).reshape(-1, 5).mean(1)
     random = np.random.default_rng(0)
     means = [of_image[random.integers(0, len(of_image), len(of_image))].mean() for _ in range(1000)]
@@ -171,7 +177,8 @@ def gain(after: NDArray[np.float64], before: NDArray[np.float64]) -> str:
 
 @torch.inference_mode()
 def evaluate(report: Report, first: Smile, other: Smile, maps: Tensor, ids: Tensor) -> None:
-    """Choose the weight of each second score on held-out photographs, and report the recall on the others."""
+    """Choose the weight of each second score on held-out photographs, and report the recall on the
+    others."""
     chosen: dict[str, float] = {}
     for start, count in ((TRAIN, HELD_OUT), (TRAIN + HELD_OUT, DEV)):
         images, texts = (
@@ -197,7 +204,10 @@ def evaluate(report: Report, first: Smile, other: Smile, maps: Tensor, ids: Tens
             chosen.setdefault(name, max(sums, key=sums.__getitem__))
             if count == DEV:
                 after = found[chosen[name]]
-                note = f"R@1 {100 * after[:, 0].mean():.1f}; weight {chosen[name]}, gain {gain(after, before)}"
+                note = (
+                    f"R@1 {100 * after[:, 0].mean():.1f}; weight {chosen[name]}, gain "
+                    f"{gain(after, before)}"
+                )
                 report.add(f"{MEASURE}, {name}", 100 * after.mean(0).sum(), "%", reference=note)
     report.add(
         f"{MEASURE}, vectors of SMILE",

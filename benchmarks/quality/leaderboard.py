@@ -1,12 +1,14 @@
 """What does each system give on drawn scenes?
 
-    python -m benchmarks run quality.leaderboard [--only WSABIE CCA] [--minutes 60] [--trials 1] [--seeds 1] [--jobs 4]
+    python -m benchmarks run quality.leaderboard [--only WSABIE CCA] [--minutes 60] [--trials 1]
+    [--seeds 1] [--jobs 4]
 
-Trains small twins of the systems and writes docs/records/leaderboard.md: then run 'python -m benchmarks render'. Every
-system has the same search, of leaderboard.yaml: the trial with the best validation images is trained with several seeds
-and measured on the test images. Finished trainings are kept in runs/leaderboard, and none starts after --minutes: run
-the command again to continue. Twins share artifacts with equal parameters and inputs. With --jobs, so many trainings
-run at once, each on one thread of the CPU, or on the GPU. Minutes are CPU time of one training.
+Trains small twins of the systems and writes docs/records/leaderboard.md: then run 'python -m
+benchmarks render'. Every system has the same search, of leaderboard.yaml: the trial with the best
+validation images is trained with several seeds and measured on the test images. Finished trainings
+are kept in runs/leaderboard, and none starts after --minutes: run the command again to continue.
+Twins share artifacts with equal parameters and inputs. With --jobs, so many trainings run at once,
+each on one thread of the CPU, or on the GPU. Minutes are CPU time of one training.
 """
 
 import argparse

@@ -1,13 +1,15 @@
 """What does each system give on photographs?
 
-    python -m benchmarks run quality.leaderboard_flickr8k [--only WSABIE CCA] [--minutes 300] [--jobs 2]
+    python -m benchmarks run quality.leaderboard_flickr8k [--only WSABIE CCA] [--minutes 300]
+    [--jobs 2]
 
-Every system of leaderboard_flickr8k.yaml has the same search on images of the training list, and other images of it
-choose the epoch and the trial. The best trial is trained with several seeds, and measured on the dev list. A change of
-one part of a system has the values chosen for the system. Writes docs/records/leaderboard_flickr8k.md: then run
-'python -m benchmarks render'. Finished trainings are kept in runs/leaderboard_flickr8k, and none starts after
---minutes: run the command again to continue. A row without a training here keeps its line of the record.
-Each training has one thread, and --jobs run at once. The latency measures one caption, from its words to the scores of
+Every system of leaderboard_flickr8k.yaml has the same search on images of the training list, and
+other images of it choose the epoch and the trial. The best trial is trained with several seeds, and
+measured on the dev list. A change of one part of a system has the values chosen for the system.
+Writes docs/records/leaderboard_flickr8k.md: then run 'python -m benchmarks render'. Finished
+trainings are kept in runs/leaderboard_flickr8k, and none starts after --minutes: run the command
+again to continue. A row without a training here keeps its line of the record. Each training has one
+thread, and --jobs run at once. The latency measures one caption, from its words to the scores of
 all images.
 """
 

@@ -1,12 +1,14 @@
 """What does each part for little data give?
 
-    python -m benchmarks run quality.little_data [--artifacts FOLDER] [--train 500] [--seeds 1] [--minutes 60]
+    python -m benchmarks run quality.little_data [--artifacts FOLDER] [--train 500] [--seeds 1]
+    [--minutes 60]
 
-An ablation on photographs: linear maps of the mean cell and of the caption's vector, and one part changed in each row.
-Needs the artifacts dataset, features (a square grid of cells) and text (with tf-idf) of recipes/flickr8k/best.yaml.
-Trains on --train images of the training list, and reports the recall sum on 1,000 other images of that list, which also
-choose the epoch; the dev and test lists are not used. Cells are averaged to 3 x 3. No training starts after --minutes:
-finished rows are kept beside the artifacts and reported, and another run continues.
+An ablation on photographs: linear maps of the mean cell and of the caption's vector, and one part
+changed in each row. Needs the artifacts dataset, features (a square grid of cells) and text (with
+tf-idf) of recipes/flickr8k/best.yaml. Trains on --train images of the training list, and reports
+the recall sum on 1,000 other images of that list, which also choose the epoch; the dev and test
+lists are not used. Cells are averaged to 3 x 3. No training starts after --minutes: finished rows
+are kept beside the artifacts and reported, and another run continues.
 """
 
 import argparse
@@ -67,7 +69,8 @@ ROWS: dict[str, dict[str, Any]] = {
 def pooled_inputs(
     artifacts: Path, images: int, folder: Path, grid_side: int = SIDE
 ) -> TrainingInputs:
-    """Return ``images`` training and 1,000 validation images of the training list, with 3 x 3 cells.
+    """Return ``images`` training and 1,000 validation images of the training list, with 3 x 3
+    cells.
 
     Args:
         folder: receives the features.

@@ -1,12 +1,14 @@
 """Why do the papers' terms add little to InfoNCE on photographs?
 
-    python -m benchmarks run quality.paper_terms [--artifacts FOLDER] [--seeds 1 2 3] [--minutes 60] [--only REGEX]
+    python -m benchmarks run quality.paper_terms [--artifacts FOLDER] [--seeds 1 2 3] [--minutes 60]
+    [--only REGEX]
 
-Linear maps of the mean cell and of the caption's vector, as the row "baseline" of quality.leaderboard_flickr8k; the
-poolings read 3 x 3 mean cells, and all 9 x 9 cells. Needs the artifacts dataset, features and text of
-recipes/flickr8k/cells.yaml. Trains on 5,000 photographs of the training list; the recall sum on 1,000 others of that
-list chooses the epoch and is reported, so dev and test lists are not used. Finished rows are kept beside the artifacts,
-and another run continues. The last values look inside one trained model: a batch of 192 training images.
+Linear maps of the mean cell and of the caption's vector, as the row "baseline" of
+quality.leaderboard_flickr8k; the poolings read 3 x 3 mean cells, and all 9 x 9 cells. Needs the
+artifacts dataset, features and text of recipes/flickr8k/cells.yaml. Trains on 5,000 photographs of
+the training list; the recall sum on 1,000 others of that list chooses the epoch and is reported, so
+dev and test lists are not used. Finished rows are kept beside the artifacts, and another run
+continues. The last values look inside one trained model: a batch of 192 training images.
 """
 
 import argparse
@@ -159,7 +161,8 @@ def random_batch(inputs: TrainingInputs) -> Batch:
 
 
 def inside(model: Model, batch: Batch) -> dict[str, float]:
-    """Return the weights of the negatives in InfoNCE, and norms and cosines of the terms' gradients, for one batch."""
+    """Return the weights of the negatives in InfoNCE, and norms and cosines of the terms'
+    gradients, for one batch."""
     scores: Scores = model.eval()(batch)
     gradients = [
         gradient(model, build("bifocal.losses", part)(scores, batch.matches))
@@ -205,7 +208,8 @@ def measure(
     todo: Sequence[tuple[str, int]],
     end: float,
 ) -> None:
-    """Train rows with seeds until the monotonic time ``end``, and write the recalls of each to ``file``."""
+    """Train rows with seeds until the monotonic time ``end``, and write the recalls of each to
+    ``file``."""
     found = rows()
     for side in (1, *CELLS.values()):
         chosen = [
@@ -232,7 +236,8 @@ def measure(
 
 
 def report(results: Mapping[str, Any], seeds: Sequence[int]) -> Report:
-    """Return the mean recall sum of each finished row, with its gain over InfoNCE under the same condition."""
+    """Return the mean recall sum of each finished row, with its gain over InfoNCE under the same
+    condition."""
     found, unit = Report("quality.paper_terms"), "recall sum"
     for name in rows():
         keys = {seed: f"{name}, seed {seed}" for seed in seeds}

@@ -2,11 +2,12 @@
 
     python -m benchmarks run quality.pointing [--data ../shared/data] [--cache FOLDER] [--trained]
 
-Linear models of the cells of an ImageNet EfficientNet-Lite2 learn on the first 2,400 training images of Flickr8k with
-InfoNCE, and point at the COCO categories of 80 photographs (302 phrases with boxes). Every value is chosen on 40
-images, drawn with seed 0; the other 40 are reported beside them. Intervals are bootstraps over the images. The file
-heatmaps.png in FOLDER shows 24 phrases of the result, drawn at random. With --trained, models of "bifocal train" on
-1,000 photographs point instead, by the localizers of their encoders. Results are analyzed in docs/pointing.md.
+Linear models of the cells of an ImageNet EfficientNet-Lite2 learn on the first 2,400 training
+images of Flickr8k with InfoNCE, and point at the COCO categories of 80 photographs (302 phrases
+with boxes). Every value is chosen on 40 images, drawn with seed 0; the other 40 are reported beside
+them. Intervals are bootstraps over the images. The file heatmaps.png in FOLDER shows 24 phrases of
+the result, drawn at random. With --trained, models of "bifocal train" on 1,000 photographs point
+instead, by the localizers of their encoders. Results are analyzed in docs/pointing.md.
 """
 
 import argparse
@@ -82,7 +83,8 @@ class Pointer:
         )
 
     def choose(self, candidates: Sequence[Localizer]) -> tuple[Localizer, Hits]:
-        """Return the localizer with the most hits on the choice images, the first of equals, and all its hits."""
+        """Return the localizer with the most hits on the choice images, the first of equals, and
+        all its hits."""
         hits = [self.photographs.hits(self.locate(candidate)) for candidate in candidates]
         best = int(np.argmax([found[self.photographs.chosen_on].sum() for found in hits]))
         return candidates[best], hits[best]
@@ -119,7 +121,8 @@ def localizers() -> dict[str, list[Localizer]]:
 def add_hits(
     report: Report, name: str, hits: Hits, photographs: Photographs, bar: float | None = None
 ) -> None:
-    """Report the accuracy of both halves and of all phrases with 95 % intervals, and print it by area."""
+    """Report the accuracy of both halves and of all phrases with 95 % intervals, and print it by
+    area."""
     chosen = photographs.chosen_on
     for group, rows in zip(REPORTED, (chosen, ~chosen, np.ones_like(chosen)), strict=True):
         ids = [str(row) for row in photographs.images[rows]]
@@ -141,12 +144,14 @@ def add_hits(
     for low, high in pairwise(AREAS):
         rows = (areas >= low) & (areas < high)
         print(
-            f"{f'{name}, area {low:.0%} to {min(high, 1):.0%}':<58} {100 * float(hits[rows].mean()):10.1f} %"
+            f"{f'{name}, area {low:.0%} to {min(high, 1):.0%}':<58} "
+            f"{100 * float(hits[rows].mean()):10.1f} %"
         )
 
 
 def halves_difference(hits: Hits, photographs: Photographs) -> tuple[float, float, float]:
-    """Return how many percent more phrases are hit in the images chosen on than in the others, with a 95 % interval."""
+    """Return how many percent more phrases are hit in the images chosen on than in the others, with
+    a 95 % interval."""
     counts, right = (np.bincount(photographs.images, weights) for weights in (None, hits))
     rng, values, draws = np.random.default_rng(SEED), [], []
     for half in (photographs.chosen_on, ~photographs.chosen_on):
@@ -174,7 +179,8 @@ def served_hits(pointer: ServedPointer, photographs: Photographs) -> Hits:
 
 
 def heatmap_page(scores: RegionScores, hits: Hits, photographs: Photographs) -> Image.Image:
-    """Return heatmaps of ``SHOWN`` phrases of different images, drawn at random from the images not chosen on."""
+    """Return heatmaps of ``SHOWN`` phrases of different images, drawn at random from the images not
+    chosen on."""
     order = np.random.default_rng(SEED).permutation(np.flatnonzero(~photographs.chosen_on))
     _, first = np.unique(photographs.images[order], return_index=True)
     points, cells = peak_points(scores).numpy(), []

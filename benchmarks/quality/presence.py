@@ -1,13 +1,16 @@
 """How well does the pointing head point, and find phrases absent?
 
-    python -m benchmarks run quality.presence [--data ../shared/data] [--cache FOLDER] [--kinds] [--default]
+    python -m benchmarks run quality.presence [--data ../shared/data] [--cache FOLDER] [--kinds]
+    [--default]
 
-The head of ``bifocal train`` and ``bifocal where --weights`` with its defaults, without any training:
-EfficientNet-Lite2 and all-MiniLM-L6-v2, exported, without torch. It points at the COCO categories of 80 photographs
-(302 phrases with boxes) and gives each of the 80 categories a probability in each photograph. Temperature, sigma and
-center were chosen on 40 photographs, drawn with seed 0; the calibration on 40 categories of COCO and half of the
-phrases of Flickr8k. The other halves are reported beside them. The kinds of phrases of presence.yaml are asked in 300
-photographs of the split dev of Flickr8k. Intervals are bootstraps over images. docs/pointing.md analyzes the results.
+The head of ``bifocal train`` and ``bifocal where --weights`` with its defaults, without any
+training: EfficientNet-Lite2 and all-MiniLM-L6-v2, exported, without torch. It points at the COCO
+categories of 80 photographs (302 phrases with boxes) and gives each of the 80 categories a
+probability in each photograph. Temperature, sigma and center were chosen on 40 photographs, drawn
+with seed 0; the calibration on 40 categories of COCO and half of the phrases of Flickr8k. The other
+halves are reported beside them. The kinds of phrases of presence.yaml are asked in 300 photographs
+of the split dev of Flickr8k. Intervals are bootstraps over images. docs/pointing.md analyzes the
+results.
 """
 
 import argparse
@@ -62,7 +65,8 @@ def read_stored(head: PointingHead, file: bytes) -> ImageClasses:
 def locate(
     head: PointingHead, photographs: Photographs, names: list[str], read: Read = PointingHead.read
 ) -> tuple[NDArray[np.bool_], Array]:
-    """Return whether the head hits each phrase (P,), and the probability (N, categories) of each category."""
+    """Return whether the head hits each phrase (P,), and the probability (N, categories) of each
+    category."""
     rows, weights = [names.index(name) for name in photographs.names], head.weights(names)
     points, known = np.zeros((len(photographs.boxes), 2)), []
     for image, file in enumerate(photographs.files):
@@ -82,7 +86,8 @@ def add_presence(
     bar: float | None = None,
     asked: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Report the area under the ROC curve over the asked pairs (N, phrases), by default all of them."""
+    """Report the area under the ROC curve over the asked pairs (N, phrases), by default all of
+    them."""
     counted = np.ones_like(present) if asked is None else asked
     area = float(roc_auc_score(present[counted], known[counted]))
     rng, draws = np.random.default_rng(SEED), []
@@ -101,7 +106,8 @@ def add_presence(
 def add_reliability(
     report: Report, known: Array, present: NDArray[np.bool_], threshold: float
 ) -> None:
-    """Report how often a category is present by its probability, if half of the questions were about present ones."""
+    """Report how often a category is present by its probability, if half of the questions were
+    about present ones."""
     held_out = np.random.default_rng(SEED).permutation(known.shape[1]) >= known.shape[1] // 2
     values, present = known[:, held_out].ravel(), present[:, held_out].ravel()
     weights = np.where(present, 0.5 / present.mean(), 0.5 / (1 - present.mean()))
@@ -120,9 +126,12 @@ def add_reliability(
         bounds = np.quantile(draws, (0.025, 0.975))
         mean = float(np.average(values[rows], weights=weights[rows]))
         report.add(
-            f"present, probability {low:.1f} to {min(high, 1):.1f}", 100 * float(share), "%",
-            reference=f"95 %: {100 * bounds[0]:.0f} to {100 * bounds[1]:.0f}; {int(rows.sum())} pairs; mean {mean:.2f}",
-        )  # fmt: skip
+            f"present, probability {low:.1f} to {min(high, 1):.1f}",
+            100 * float(share),
+            "%",
+            reference=f"95 %: {100 * bounds[0]:.0f} to {100 * bounds[1]:.0f}; "
+            f"{int(rows.sum())} pairs; mean {mean:.2f}",
+        )
     add_threshold(report, "", values >= threshold, present, images)
 
 
@@ -146,7 +155,8 @@ def add_threshold(
 
 
 def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
-    """Report presence by kind of phrase. The captions of Flickr8k say which phrases are in a photograph."""
+    """Report presence by kind of phrase. The captions of Flickr8k say which phrases are in a
+    photograph."""
     captions: dict[str, list[str]] = {}
     for line in (data / "Flickr8k.token.txt").read_text(encoding="utf-8").splitlines():
         name, _, text = line.partition("\t")
@@ -187,7 +197,8 @@ def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
 
 
 def add_times(report: Report, name: str, head: PointingHead, files: Sequence[Path]) -> None:
-    """Report median CPU times: the image encoder alone, the first phrase of an image, a further phrase."""
+    """Report median CPU times: the image encoder alone, the first phrase of an image, a further
+    phrase."""
     rng = np.random.default_rng(SEED)
     alone: list[float] = []
     first: list[float] = []

@@ -1,15 +1,18 @@
 """How close do the published sorters get to thesis table 5.1?
 
-    python -m benchmarks run quality.published_sorters [--only PublishedCNNSorter] [--minutes 10] [--epochs 40]
+    python -m benchmarks run quality.published_sorters [--only PublishedCNNSorter] [--minutes 10]
+    [--epochs 40]
 
-The published sizes: vectors of length 100, batches of 512, Adam with a learning rate of 0.001. The thesis halves the
-rate every 100 epochs of 100,000 vectors, until the loss is stable: 400 epochs here. With fewer planned --epochs the
-rate is halved after each quarter of them, so the schedule is the same on fewer vectors. The error is the lowest L1
-error of ranks divided by n after an epoch, on 10,000 held-out vectors.
+The published sizes: vectors of length 100, batches of 512, Adam with a learning rate of 0.001. The
+thesis halves the rate every 100 epochs of 100,000 vectors, until the loss is stable: 400 epochs
+here. With fewer planned --epochs the rate is halved after each quarter of them, so the schedule is
+the same on fewer vectors. The error is the lowest L1 error of ranks divided by n after an epoch, on
+10,000 held-out vectors.
 
-A training stops before an epoch that would not fit, and goes on when the command is run again, for --minutes more for
-each sorter. On a CPU an epoch has 5,120 vectors, and --minutes is CPU time. On a GPU an epoch has the 100,000 vectors
-of the thesis, --minutes is wall time, and convolutions and LSTMs compute in TF32, PyTorch's default.
+A training stops before an epoch that would not fit, and goes on when the command is run again, for
+--minutes more for each sorter. On a CPU an epoch has 5,120 vectors, and --minutes is CPU time. On a
+GPU an epoch has the 100,000 vectors of the thesis, --minutes is wall time, and convolutions and
+LSTMs compute in TF32, PyTorch's default.
 """
 
 import argparse
@@ -28,7 +31,8 @@ from bifocal.training.schedules import Step
 
 HOME = ROOT / "runs" / "published_sorters"
 PUBLISHED = {"LSTMLargeSorter": 0.0033, "PublishedCNNSorter": 0.0120, "CNNSorter": 0.0120}
-"""Table 5.1, with one CNN: ``CNNSorter`` follows the text of the thesis, ``PublishedCNNSorter`` the authors' code."""
+"""Table 5.1, with one CNN: ``CNNSorter`` follows the text of the thesis, ``PublishedCNNSorter`` the
+authors' code."""
 LENGTH, BATCH, LEARNING_RATE = 100, 512, 0.001
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 VECTORS, EPOCHS = (100_000, 400) if DEVICE == "cuda" else (5_120, 7_813)
@@ -40,7 +44,8 @@ class OutOfTimeError(Exception):
 
 
 def train(name: str, seconds: float, home: Path, epochs: int = EPOCHS) -> tuple[float, int, float]:
-    """Go on with a training; return the lowest held-out error, and the epochs and seconds of all calls."""
+    """Go on with a training; return the lowest held-out error, and the epochs and seconds of all
+    calls."""
     file, started = home / f"{name}.json", clock()
     rows, spent = json.loads(file.read_text()) if file.is_file() else ([], 0.0)
     before = len(rows)
@@ -57,10 +62,19 @@ def train(name: str, seconds: float, home: Path, epochs: int = EPOCHS) -> tuple[
     sorter = build("bifocal.sorters", name, length=LENGTH).to(DEVICE)
     with suppress(OutOfTimeError):
         train_sorter(
-            sorter, length=LENGTH, batch_size=BATCH, learning_rate=LEARNING_RATE, schedule=Step(epochs / 4, 0.5),
-            vectors_per_epoch=VECTORS, epochs=epochs, patience=epochs, tolerance=0.0, checkpoints=home / name, seed=0,
+            sorter,
+            length=LENGTH,
+            batch_size=BATCH,
+            learning_rate=LEARNING_RATE,
+            schedule=Step(epochs / 4, 0.5),
+            vectors_per_epoch=VECTORS,
+            epochs=epochs,
+            patience=epochs,
+            tolerance=0.0,
+            checkpoints=home / name,
+            seed=0,
             on_epoch=on_epoch,
-        )  # fmt: skip
+        )
     rows, spent = json.loads(file.read_text())
     return min(rows), len(rows), spent
 
@@ -83,7 +97,10 @@ def main() -> None:
     report = Report("quality.published_sorters")
     for name in options.only:
         error, epochs, spent = train(name, 60 * options.minutes, options.home, options.epochs)
-        budget = f"{epochs * VECTORS:,} vectors, {epochs} of {options.epochs} planned epochs, {spent / 60:.1f} {unit}"
+        budget = (
+            f"{epochs * VECTORS:,} vectors, {epochs} of {options.epochs} planned epochs, "
+            f"{spent / 60:.1f} {unit}"
+        )
         report.add(
             f"L1 error of {name}{place}",
             error,

@@ -2,10 +2,10 @@
 
     python -m benchmarks run quality.rank_losses [retrieval] [ordinal] [labels]     (default: all)
 
-Three small tasks with the same budget for each loss, five seeds, mean and standard deviation; the learning rate of each
-loss is tuned on two other seeds. One thread. The bar of recall is the recall of the hardest triplet loss. The bars of
-Spearman and mAP are the values of the best plain surrogate minus its deviation. The loss with the bar is fixed below,
-before the run.
+Three small tasks with the same budget for each loss, five seeds, mean and standard deviation; the
+learning rate of each loss is tuned on two other seeds. One thread. The bar of recall is the recall
+of the hardest triplet loss. The bars of Spearman and mAP are the values of the best plain surrogate
+minus its deviation. The loss with the bar is fixed below, before the run.
 """
 
 import sys
@@ -91,11 +91,14 @@ LABELS: Losses = {
 QUESTIONS: dict[str, tuple[str, Task, Losses, str, tuple[str, ...]]] = {
     "retrieval": ("R@1", retrieval, RETRIEVAL, "ours: recall", ("hardest triplet",)),
     "ordinal": (
-        "Spearman", ordinal, ORDINAL, "ours, soft (default)",
+        "Spearman",
+        ordinal,
+        ORDINAL,
+        "ours, soft (default)",
         ("regression to ranks", "regression, L2", "regression, L1"),
     ),
     "labels": ("mAP", labels, LABELS, "ours, exact (default)", ("cross-entropy (soft margin)",)),
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -112,7 +115,8 @@ def main() -> None:
         for name, loss in losses.items():
             trained[name] = result = train_with_best_rate(task, loss)
             print(
-                f"{metric} of {name}: {result.mean:.2f} +- {result.deviation:.2f}, {result.seconds:.2f} s",
+                f"{metric} of {name}: {result.mean:.2f} +- {result.deviation:.2f}, "
+                f"{result.seconds:.2f} s",
                 flush=True,
             )
         best = max(floors, key=lambda name: trained[name].mean)

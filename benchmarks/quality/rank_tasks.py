@@ -1,6 +1,8 @@
-"""Three small tasks to compare rank losses: retrieval, ordinal regression, multi-label classification.
+"""Three small tasks to compare rank losses: retrieval, ordinal regression, multi-label
+classification.
 
-Each task trains two-layer networks for 250 steps of Adam and returns the metric, in [0, 1], on new samples.
+Each task trains two-layer networks for 250 steps of Adam and returns the metric, in [0, 1], on new
+samples.
 """
 
 from collections.abc import Callable
@@ -29,7 +31,8 @@ def fit(model: nn.Module, rate: float, steps: int, batch_loss: Callable[[], Tens
 
 
 def retrieval(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: int = 100) -> float:
-    """Mean R@1 of two networks on 1,000 new pairs: both members are noisy views of 12 hidden numbers."""
+    """Mean R@1 of two networks on 1,000 new pairs: both members are noisy views of 12 hidden
+    numbers."""
     generator = torch.Generator().manual_seed(seed)
     views = [torch.randn(12, 48, generator=generator) * 0.43 for _ in range(2)]
 

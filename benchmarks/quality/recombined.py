@@ -2,10 +2,11 @@
 
     python -m benchmarks run quality.recombined --run .
 
-Queries such as "a little striped red star on wood" have drawn attributes; every word is one of the captions. The scenes
-are drawn again from the seed of the run, so it is known which of them show what a query names. Half of the queries have
-no match in the collection. A query is found if its first result reaches the threshold of the calibration. The index has
-the calibration that ``build_index`` gave it, from held-out captions.
+Queries such as "a little striped red star on wood" have drawn attributes; every word is one of the
+captions. The scenes are drawn again from the seed of the run, so it is known which of them show
+what a query names. Half of the queries have no match in the collection. A query is found if its
+first result reaches the threshold of the calibration. The index has the calibration that
+``build_index`` gave it, from held-out captions.
 """
 
 import argparse
@@ -121,19 +122,32 @@ def main() -> None:
     probabilities = np.array([hit.probability for hit in first])
     found = probabilities >= calibration.threshold
     report = Report("quality.recombined")
-    report.add("queries without a match that are found", found[:QUERIES].mean(), at_most=FALSE_POSITIVES,
-               reference=f"{QUERIES} queries")  # fmt: skip
-    report.add("calibration error of held-out captions", calibration.error, at_most=0.05,
-               reference=f"{calibration.queries} captions, cross-validated")  # fmt: skip
+    report.add(
+        "queries without a match that are found",
+        found[:QUERIES].mean(),
+        at_most=FALSE_POSITIVES,
+        reference=f"{QUERIES} queries",
+    )
+    report.add(
+        "calibration error of held-out captions",
+        calibration.error,
+        at_most=0.05,
+        reference=f"{calibration.queries} captions, cross-validated",
+    )
     report.add("held-out captions with a relevant first result that are found", calibration.recall)
-    report.add("queries with a match whose first result is relevant", relevant[QUERIES:].mean(),
-               reference=f"{QUERIES} queries")  # fmt: skip
+    report.add(
+        "queries with a match whose first result is relevant",
+        relevant[QUERIES:].mean(),
+        reference=f"{QUERIES} queries",
+    )
     report.add(
         "queries with a match: mean probability of the first result", probabilities[QUERIES:].mean()
     )
     report.add("queries with a relevant first result that are found", found[relevant].mean())
-    report.add("calibration error of all queries, judged by the scenes",
-               calibration_error(probabilities, relevant))  # fmt: skip
+    report.add(
+        "calibration error of all queries, judged by the scenes",
+        calibration_error(probabilities, relevant),
+    )
     report.write()
 
 

@@ -2,12 +2,13 @@
 
     python -m benchmarks run quality.relevance --run runs/flickr8k/fast
 
-The queries are the captions of the split val with at most 12 words, as in ``build_index``. One half of the images
-calibrates the search; the captions of the other half are the queries. Flickr8k does not say which further images a
-caption describes: here and in the calibration, images with a similar caption, see ``caption_relevance``. A query has no
-match if the images that it describes are left out of the search, or if its only image was removed. The calibration
-error counts each query with and without its images. The collection has all images of the run, or only the images of
-val, which the model has not seen in training.
+The queries are the captions of the split val with at most 12 words, as in ``build_index``. One half
+of the images calibrates the search; the captions of the other half are the queries. Flickr8k does
+not say which further images a caption describes: here and in the calibration, images with a similar
+caption, see ``caption_relevance``. A query has no match if the images that it describes are left
+out of the search, or if its only image was removed. The calibration error counts each query with
+and without its images. The collection has all images of the run, or only the images of val, which
+the model has not seen in training.
 """
 
 import argparse
@@ -58,22 +59,36 @@ def measure(
     scores, relevant = first_results(index, asked, of_asked)
     probabilities = calibration.probabilities(scores)[:, 0]
     found = probabilities >= calibration.threshold
-    report.add(f"{name}: captions searched without the images that they describe that find something",
-               found[len(asked) :].mean(), at_most=FALSE_POSITIVES, reference=f"{len(asked)} captions")  # fmt: skip
+    report.add(
+        f"{name}: captions searched without the images that they describe that find something",
+        found[len(asked) :].mean(),
+        at_most=FALSE_POSITIVES,
+        reference=f"{len(asked)} captions",
+    )
     removed = index.without_items(sorted(set(own.tolist())))
     removed.calibration = calibration
     left = np.array([not removed.removed[rows].all() for rows in of_asked])
     hits = Search(removed).batch(asked, 1, sentences=True)
     found_left = np.array([(results.relevance or 0.0) >= calibration.threshold for results in hits])
-    report.add(f"{name}: captions of removed images that describe no other one, and find something",
-               found_left[~left].mean(), at_most=FALSE_POSITIVES, reference=f"{(~left).sum()} captions")  # fmt: skip
-    report.add(f"{name}: captions of removed images that describe another one, and find something",
-               found_left[left].mean(), reference=f"{left.sum()} captions")  # fmt: skip
+    report.add(
+        f"{name}: captions of removed images that describe no other one, and find something",
+        found_left[~left].mean(),
+        at_most=FALSE_POSITIVES,
+        reference=f"{(~left).sum()} captions",
+    )
+    report.add(
+        f"{name}: captions of removed images that describe another one, and find something",
+        found_left[left].mean(),
+        reference=f"{left.sum()} captions",
+    )
     report.add(
         f"{name}: calibration error", calibration_error(probabilities, relevant), at_most=0.05
     )
-    report.add(f"{name}: relevant first results that are found", found[relevant].mean(),
-               reference=f"{relevant.sum()} of {len(asked)} first results are relevant")  # fmt: skip
+    report.add(
+        f"{name}: relevant first results that are found",
+        found[relevant].mean(),
+        reference=f"{relevant.sum()} of {len(asked)} first results are relevant",
+    )
 
 
 def embed(embedder: Embedder, texts: list[str]) -> NDArray[np.float32]:

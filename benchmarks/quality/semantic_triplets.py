@@ -2,10 +2,10 @@
 
     python -m benchmarks run quality.semantic_triplets [--home FOLDER] [--only REGEX]
 
-Trains the row "semantic retrieval (V+T)" of quality.leaderboard_flickr8k with one value changed at a time, on 5,000
-photographs of the training list with one seed. The recall sum on 1,000 others of that list chooses the epoch and is
-reported beside the NDCG of images found by images, so dev and test lists are not used. It reads the artifacts of
-the leaderboard and makes missing ones.
+Trains the row "semantic retrieval (V+T)" of quality.leaderboard_flickr8k with one value changed at
+a time, on 5,000 photographs of the training list with one seed. The recall sum on 1,000 others of
+that list chooses the epoch and is reported beside the NDCG of images found by images, so dev and
+test lists are not used. It reads the artifacts of the leaderboard and makes missing ones.
 """
 
 import argparse
@@ -49,7 +49,8 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 def inputs_of(home: Path, folder: Path) -> TrainingInputs:
-    """Return training and held-out photographs with the row's texts and the mean cell of its features."""
+    """Return training and held-out photographs with the row's texts and the mean cell of its
+    features."""
     (row,) = [row for row in read_rows() if row.name == ROW]
     dataset = make("prepare_dataset", row.values, {}, home)
     made = {"dataset": dataset}

@@ -2,9 +2,9 @@
 
     python -m benchmarks run quality.sorters [FOLDER ...]
 
-L1 error of ranks divided by n, on 10,000 held-out vectors of length 100: drawn as in the text of the thesis, and as in
-the authors' code, which table 5.1 was measured on. Each FOLDER is a sorter of the stage pretrain_sorter;
-components/pretrain_sorter/README.md gives the error by training budget.
+L1 error of ranks divided by n, on 10,000 held-out vectors of length 100: drawn as in the text of
+the thesis, and as in the authors' code, which table 5.1 was measured on. Each FOLDER is a sorter of
+the stage pretrain_sorter; components/pretrain_sorter/README.md gives the error by training budget.
 """
 
 import sys
@@ -28,16 +28,19 @@ def main() -> None:
     for name, sorter in sorters(sys.argv[1:]).items():
         length = getattr(sorter, "length", 100)
         report.add(
-            name, rank_l1(sorter, held_out_scores(length, seed=0)), at_most=MAX_ERROR if name == OURS else None
-        )  # fmt: skip
+            name,
+            rank_l1(sorter, held_out_scores(length, seed=0)),
+            at_most=MAX_ERROR if name == OURS else None,
+        )
         seeds = (torch.Generator().manual_seed(seed) for seed in range(SEEDS))
         errors = [rank_l1(sorter, public_scores(10_000, length, seed)) for seed in seeds]
         published = min(THESIS.values()) if name == OURS else THESIS.get(name)
         reference = "" if published is None else f"; table 5.1: {published:.4f}"
         report.add(
-            f"{name}, vectors of the authors' code", sum(errors) / SEEDS,
+            f"{name}, vectors of the authors' code",
+            sum(errors) / SEEDS,
             reference=f"{min(errors):.4f} to {max(errors):.4f} over {SEEDS} seeds{reference}",
-        )  # fmt: skip
+        )
     report.write()
 
 

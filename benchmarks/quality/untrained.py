@@ -2,14 +2,16 @@
 
     python -m benchmarks run quality.untrained [--data ../shared/data]
 
-EfficientNet-Lite2 and all-MiniLM-L6-v2, exported, without torch: class probabilities of an image times sentence vectors
-of the classes. The images are the dev list of Flickr8k with all captions. Nothing was fitted on Flickr8k, except that
-the size of the image was chosen on this list among 256, 288 and 320 pixels. The bars are values of the equation at 260
-pixels, with vectors that are centered by the training images and captions. Intervals are bootstraps over images.
+EfficientNet-Lite2 and all-MiniLM-L6-v2, exported, without torch: class probabilities of an image
+times sentence vectors of the classes. The images are the dev list of Flickr8k with all captions.
+Nothing was fitted on Flickr8k, except that the size of the image was chosen on this list among 256,
+288 and 320 pixels. The bars are values of the equation at 260 pixels, with vectors that are
+centered by the training images and captions. Intervals are bootstraps over images.
 
-Notices "nothing like it" are calibrated without captions, see ``bifocal.search.calibration.fitting``; the queries are
-those of quality.absent. Captions only say which images show a query. ``LIKE`` was chosen with these queries, also on
-1,008 images of the training list and on random hundreds of both.
+Notices "nothing like it" are calibrated without captions, see
+``bifocal.search.calibration.fitting``; the queries are those of quality.absent. Captions only say
+which images show a query. ``LIKE`` was chosen with these queries, also on 1,008 images of the
+training list and on random hundreds of both.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python -m benchmarks run robustness.adversary [FOLDER ...]
 
-The scores are free parameters. Adam lowers the rank that the sorter predicts for the first score of each row. Ranks are
-divided by n. The gap is the fall of the predicted rank minus the fall of the actual rank: a sorter with a large gap
-rewards a model that does not rank better. Each FOLDER is a sorter of the stage pretrain_sorter.
+The scores are free parameters. Adam lowers the rank that the sorter predicts for the first score of
+each row. Ranks are divided by n. The gap is the fall of the predicted rank minus the fall of the
+actual rank: a sorter with a large gap rewards a model that does not rank better. Each FOLDER is a
+sorter of the stage pretrain_sorter.
 """
 
 import sys

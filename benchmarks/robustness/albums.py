@@ -2,9 +2,10 @@
 
     python -m benchmarks run robustness.albums
 
-The demo's model embeds drawn scenes once. Images of an album share a part of their vectors: their mean cosine is 0.52,
-after the mean of all images is taken away. The reference has 1,000 images and a week 500, in albums of one size. A
-change is found if one of two weeks crosses a threshold. The peer tests single images.
+The demo's model embeds drawn scenes once. Images of an album share a part of their vectors: their
+mean cosine is 0.52, after the mean of all images is taken away. The reference has 1,000 images and
+a week 500, in albums of one size. A change is found if one of two weeks crosses a threshold. The
+peer tests single images.
 """
 
 from collections.abc import Callable, Mapping
@@ -122,7 +123,8 @@ def asked(
 
 
 def main() -> None:
-    """Measure false alarms by the size of albums, and how many changes are found within two weeks."""
+    """Measure false alarms by the size of albums, and how many changes are found within two
+    weeks."""
     thresholds, random = Thresholds.of(load_thresholds().model_dump()), np.random.default_rng(SEED)
     with TemporaryDirectory() as folder:
         model = unpack(Path(folder) / "demo")

@@ -1,12 +1,13 @@
 """Does the monitor report a week only if it changed?
 
     python -m benchmarks run robustness.drift             # with pipelines/policies/thresholds.yaml
-    python -m benchmarks run robustness.drift --tuning    # the scenes that it was chosen on; writes no result
+    python -m benchmarks run robustness.drift --tuning    # the scenes that it was chosen on; writes
+    no result
 
-Each week has 500 new scenes and 1,000 short queries, drawn from a pool that the demo's model embeds once. The reference
-has 700 other scenes and 1,000 other queries. In a week with a change, 20 % of the images are in another style (gray,
-line drawings or four tones per color), or 10 % of the queries are sentences about photographs. A change is found if one
-of two weeks crosses a threshold.
+Each week has 500 new scenes and 1,000 short queries, drawn from a pool that the demo's model embeds
+once. The reference has 700 other scenes and 1,000 other queries. In a week with a change, 20 % of
+the images are in another style (gray, line drawings or four tones per color), or 10 % of the
+queries are sentences about photographs. A change is found if one of two weeks crosses a threshold.
 """
 
 import sys

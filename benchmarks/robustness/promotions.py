@@ -2,10 +2,11 @@
 
     python -m benchmarks run robustness.promotions
 
-Simulated retrieval: images differ in difficulty, each model adds its own luck per image and caption, and the recall sum
-(R@1, 5 and 10 of both directions, about 305) is compared by the rule of pipelines/policies/promotion.yaml. In each of
-100 years, 52 candidates are compared with one champion on one test set. A promotion is false if the candidate equals
-the champion. The floor is the rule of version 0.1: a percentile bootstrap at 2.5 % per look, no minimal gain.
+Simulated retrieval: images differ in difficulty, each model adds its own luck per image and
+caption, and the recall sum (R@1, 5 and 10 of both directions, about 305) is compared by the rule of
+pipelines/policies/promotion.yaml. In each of 100 years, 52 candidates are compared with one
+champion on one test set. A promotion is false if the candidate equals the champion. The floor is
+the rule of version 0.1: a percentile bootstrap at 2.5 % per look, no minimal gain.
 """
 
 import torch

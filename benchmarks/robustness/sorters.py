@@ -2,9 +2,9 @@
 
     python -m benchmarks run robustness.sorters [FOLDER ...]
 
-Scores are scaled, shifted, heavy-tailed, clustered or tied, n = 2 to 1,000. The error is the L1 error of ranks divided
-by n. A gradient is dead if a row of scores has no gradient at all. Each FOLDER is a sorter of the stage
-pretrain_sorter; it sees vectors of its own length.
+Scores are scaled, shifted, heavy-tailed, clustered or tied, n = 2 to 1,000. The error is the L1
+error of ranks divided by n. A gradient is dead if a row of scores has no gradient at all. Each
+FOLDER is a sorter of the stage pretrain_sorter; it sees vectors of its own length.
 """
 
 import sys

@@ -1,17 +1,20 @@
 """Does a year of production pass without a failed query or a bad champion?
 
     python -m benchmarks run robustness.year --plot docs/pictures/year.png
-    python -m benchmarks run robustness.year --weeks 8    # the same events in 8 weeks; writes no result
+    python -m benchmarks run robustness.year --weeks 8    # the same events in 8 weeks; writes no
+    result
 
-A scripted year of 52 simulated weeks with the real parts: stages, MLflow server on SQLite, release, service and clients
-in processes of their own, decision and monitor with their default thresholds. Each week, 120 new scenes come to an
-archive of 1,500; 40 of them have captions. In week 10, a model is trained with captions beside other images. From week
-20 on, 20 to 40 % of the new images are line drawings. In week 27, a model is trained with all captions so far; in week
-36, with a table that ends after 40 images. In week 43, SIGKILL ends the MLflow server; it comes back in week 44.
+A scripted year of 52 simulated weeks with the real parts: stages, MLflow server on SQLite, release,
+service and clients in processes of their own, decision and monitor with their default thresholds.
+Each week, 120 new scenes come to an archive of 1,500; 40 of them have captions. In week 10, a model
+is trained with captions beside other images. From week 20 on, 20 to 40 % of the new images are line
+drawings. In week 27, a model is trained with all captions so far; in week 36, with a table that
+ends after 40 images. In week 43, SIGKILL ends the MLflow server; it comes back in week 44.
 
-Simplifications: the backbone of ``bifocal demo`` is used, and only heads are trained on its features. The policy of
-promotion is the default one without ``pointing``, because the captions have no boxes, and with ``allow_dirty``. The
-monitor reads the queries of a week from a file, because the log of a week that lasts seconds has the time of one day.
+Simplifications: the backbone of ``bifocal demo`` is used, and only heads are trained on its
+features. The policy of promotion is the default one without ``pointing``, because the captions have
+no boxes, and with ``allow_dirty``. The monitor reads the queries of a week from a file, because the
+log of a week that lasts seconds has the time of one day.
 """
 
 import argparse

@@ -61,7 +61,8 @@ class Archive:
                 self.rows += [(path, sentence.text, split) for sentence in sentences]
 
     def queries(self, count: int) -> list[str]:
-        """Return new short sentences, as users search; each describes another scene, so that they are independent."""
+        """Return new short sentences, as users search; each describes another scene, so that they
+        are independent."""
         first, self._asked = self._asked, self._asked + count
         return [
             self._corpus.scene(QUERY_SPLIT, number)[1][-1].text
@@ -78,7 +79,8 @@ def write_table(file: Path, rows: Sequence[Row]) -> None:
 
 
 def in_wrong_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the captions of train beside other images: the fault of a table that was sorted in part."""
+    """Return the rows with the captions of train beside other images: the fault of a table that was
+    sorted in part."""
     train = [row for row in rows if row[2] == "train"]
     half = len(train) // 2
     moved = [

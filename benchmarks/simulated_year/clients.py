@@ -1,4 +1,5 @@
-"""Clients of the service in a process of their own, which ask one query after the other through the whole year."""
+"""Clients of the service in a process of their own, which ask one query after the other through the
+whole year."""
 
 import argparse
 import json

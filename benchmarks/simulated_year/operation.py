@@ -54,7 +54,8 @@ class Model:
         return promote(POLICY, dataset, features, number=self.version, decide_only=only)
 
     def refresh(self) -> str:
-        """Embed the new images, build the index, and make both the release of the version; return its hash.
+        """Embed the new images, build the index, and make both the release of the version; return
+        its hash.
 
         Vectors of images that the collection has already are taken over.
 
@@ -107,7 +108,8 @@ def monitor(model: Model, folder: Path, queries: Sequence[Path]) -> Monitor:
 
 
 def look(model: Model, folder: Path, queries: Path, day: date) -> tuple[Week, bool]:
-    """Compare the week up to ``day`` with the reference; return the result, and whether MLflow has it."""
+    """Compare the week up to ``day`` with the reference; return the result, and whether MLflow has
+    it."""
     watch = monitor(model, folder, [queries])
     week = watch.compare(day, DAYS)
     try:

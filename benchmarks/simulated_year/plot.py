@@ -83,9 +83,14 @@ def plot_models(axes: Axes, candidates: Sequence[Candidate]) -> None:
         verdict = "promoted" if candidate.promoted else "refused"
         above = candidate.recall_sum <= LOW
         axes.annotate(
-            f"{candidate.name}: {verdict}", (candidate.week, candidate.recall_sum), xytext=(9, 5 if above else -16),
-            textcoords="offset points", va="baseline", fontsize=9, color=color,
-        )  # fmt: skip
+            f"{candidate.name}: {verdict}",
+            (candidate.week, candidate.recall_sum),
+            xytext=(9, 5 if above else -16),
+            textcoords="offset points",
+            va="baseline",
+            fontsize=9,
+            color=color,
+        )
     axes.set_ylabel("recall sum, %")
     axes.set_ylim(0, 600)
 

@@ -53,9 +53,19 @@ class Service:
     def __init__(self, model: str, images: Path, log: Path) -> None:
         self.port, self.log = free_port(), log
         self._command = [
-            sys.executable, "-m", "bifocal", "serve", "--model", f"models:/{model}", "--images", str(images),
-            "--port", str(self.port), "--poll", str(POLL),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "bifocal",
+            "serve",
+            "--model",
+            f"models:/{model}",
+            "--images",
+            str(images),
+            "--port",
+            str(self.port),
+            "--poll",
+            str(POLL),
+        ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -77,7 +87,8 @@ class Service:
             ended = self._process is None or self._process.poll() is not None
             if ended or time.monotonic() > start + SECONDS:
                 raise RuntimeError(
-                    f"the service does not load {release[:12]}: {state}\n{self.log.read_text()[-2000:]}"
+                    f"the service does not load {release[:12]}: "
+                    f"{state}\n{self.log.read_text()[-2000:]}"
                 )
             time.sleep(POLL / 5)
         return time.monotonic() - start

@@ -32,7 +32,8 @@ class Scenario:
         return cls(weeks, *(max(1, round(week * weeks / YEAR)) for week in events))
 
     def styled_share(self, week: int) -> float:
-        """Return the share of a week's new images in the new style: 20 % at first, 5 % more each week up to 40 %."""
+        """Return the share of a week's new images in the new style: 20 % at first, 5 % more each
+        week up to 40 %."""
         return 0.0 if week < self.drift else min(0.4, 0.2 + 0.05 * (week - self.drift))
 
 

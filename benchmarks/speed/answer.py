@@ -2,9 +2,10 @@
 
     python -m benchmarks run speed.answer [--run FOLDER] [--answers 400]
 
-Eight clients search by captions, each with one request after the other: for 24 results, over loopback. The floor is the
-sum of a bare Starlette server that answers as many bytes, of the text encoder on batches of eight sentences, and of
-``Search``. Both servers answer in turn; CPU times are medians over five rounds.
+Eight clients search by captions, each with one request after the other: for 24 results, over
+loopback. The floor is the sum of a bare Starlette server that answers as many bytes, of the text
+encoder on batches of eight sentences, and of ``Search``. Both servers answer in turn; CPU times are
+medians over five rounds.
 """
 
 import argparse
@@ -101,9 +102,12 @@ def main() -> None:
             times.append(seconds)
     whole, *parts = 1000 * np.median(times, axis=0)
     report.add(
-        f"CPU time of an answer with {RESULTS} results, relative to its parts", whole / sum(parts), at_most=3.0,
-        reference=f"{whole:.2f} ms; {parts[0]:.3f} server, {parts[1]:.3f} encoder, {parts[2]:.3f} search; {load()}",
-    )  # fmt: skip
+        f"CPU time of an answer with {RESULTS} results, relative to its parts",
+        whole / sum(parts),
+        at_most=3.0,
+        reference=f"{whole:.2f} ms; {parts[0]:.3f} server, {parts[1]:.3f} encoder, "
+        f"{parts[2]:.3f} search; {load()}",
+    )
     report.write()
 
 

@@ -1,23 +1,29 @@
 """What share of the bare ONNX session's throughput does Spark keep?
 
-    python -m benchmarks run speed.batch [--run RUN] [--sentences 40000] [--images 3000] [--passes 3]
+    python -m benchmarks run speed.batch [--run RUN] [--sentences 40000] [--images 3000] [--passes
+    3]
 
-Needs Java 17 and pyspark: ``pip install 'bifocal-vse[spark]'``. ``--run`` is a folder of ``bifocal train`` or of
-``make repro`` with a collection; the default is the folder of ``bifocal demo``. Its model is registered in an MLflow
-store of its own. A local Spark with one core and one task at a time reads a Parquet table of captions, and one of image
-files, of the collection, repeated, and embeds them by ``bifocal.spark.embed_table``.
+Needs Java 17 and pyspark: ``pip install 'bifocal-vse[spark]'``. ``--run`` is a folder of
+``bifocal train`` or of ``make repro`` with a collection; the default is the folder of
+``bifocal demo``. Its model is registered in an MLflow store of its own. A local Spark with one core
+and one task at a time reads a Parquet table of captions, and one of image files, of the collection,
+repeated, and embeds them by ``bifocal.spark.embed_table``.
 
-Throughput per core is rows per second of CPU time of all processes of Spark, the JVM and its Python worker, which other
-work on the machine hardly changes. Arrow passes 10,000 sentences at a time to the worker, the default, and 256 images.
-Floors and a peer run in turn with it, the first two in the batches of the model and with one thread:
+Throughput per core is rows per second of CPU time of all processes of Spark, the JVM and its Python
+worker, which other work on the machine hardly changes. Arrow passes 10,000 sentences at a time to
+the worker, the default, and 256 images. Floors and a peer run in turn with it, the first two in the
+batches of the model and with one thread:
 
 - the bare session: the ONNX graphs on arrays that are ready;
-- the session with its inputs: also tokens of the sentences; decoding and resizing of the image files, from memory;
-- Spark without a model: a function that answers zeros, as many as the embeddings have, for each row;
+- the session with its inputs: also tokens of the sentences; decoding and resizing of the image
+  files, from memory;
+- Spark without a model: a function that answers zeros, as many as the embeddings have, for each
+  row;
 - MLflow's UDF, ``mlflow.pyfunc.spark_udf``, with the same model.
 
-The first passes warm up; the results are medians of the others. A task prepares its worker before its first row: a pass
-over only the first batch is subtracted from each pass, and stands in a row of its own, as the start of Spark does.
+The first passes warm up; the results are medians of the others. A task prepares its worker before
+its first row: a pass over only the first batch is subtracted from each pass, and stands in a row of
+its own, as the start of Spark does.
 """
 
 import argparse
@@ -92,11 +98,13 @@ def _each(function: Callable[[Any], object], inputs: Sequence[Any]) -> None:
 
 
 def measure(works: Mapping[str, Work], passes: int) -> dict[str, tuple[float, float]]:
-    """Return CPU seconds per row, without the start of a task, and for the first batch; the works take turns."""
+    """Return CPU seconds per row, without the start of a task, and for the first batch; the works
+    take turns."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for _ in range(WARM_UP + passes):
         for name, work in works.items():
-            work.first_batch()  # Spark ends a worker that is idle for a minute: its start is not part of the passes
+            # Spark ends a worker that is idle for a minute: its start is not part of the passes
+            work.first_batch()
             marks = [work.seconds()]
             for run in (work.first_batch, work.all_rows):
                 run()
@@ -111,23 +119,30 @@ def measure(works: Mapping[str, Work], passes: int) -> dict[str, tuple[float, fl
 def report_column(
     report: Report, run: str, column: str, passes: Mapping[str, tuple[float, float]]
 ) -> None:
-    """Report the shares of both floors, the throughput, and the time of a task before its first row."""
+    """Report the shares of both floors, the throughput, and the time of a task before its first
+    row."""
     noun, row = NOUNS[column], {name: seconds for name, (seconds, _) in passes.items()}
     spark, bare = row[EMBED_TABLE], row[SESSION]
     for name in (WITH_INPUTS, SESSION):
         report.add(
-            f"{run}, {noun}: throughput per core relative to the {name}", row[name] / spark,
-            at_least=SHARE, reference=f"{1 / row[name]:,.0f} / s; Spark {1 / spark:,.0f} / s",
-        )  # fmt: skip
+            f"{run}, {noun}: throughput per core relative to the {name}",
+            row[name] / spark,
+            at_least=SHARE,
+            reference=f"{1 / row[name]:,.0f} / s; Spark {1 / spark:,.0f} / s",
+        )
     if row[NO_MODEL] > NOISE * bare:
         report.add(
-            f"{run}, {noun}: CPU time of a row in {NO_MODEL}", 1e6 * row[NO_MODEL], "us",
-            reference=f"bare session {1e6 * bare:,.0f} us; its share of both {bare / (bare + row[NO_MODEL]):.2f}",
-        )  # fmt: skip
+            f"{run}, {noun}: CPU time of a row in {NO_MODEL}",
+            1e6 * row[NO_MODEL],
+            "us",
+            reference=f"bare session {1e6 * bare:,.0f} us; its share of both "
+            f"{bare / (bare + row[NO_MODEL]):.2f}",
+        )
     report.add(
-        f"{run}, {noun}: throughput per core relative to {MLFLOW_UDF}", row[MLFLOW_UDF] / spark,
+        f"{run}, {noun}: throughput per core relative to {MLFLOW_UDF}",
+        row[MLFLOW_UDF] / spark,
         reference=f"{1 / row[MLFLOW_UDF]:,.0f} / s",
-    )  # fmt: skip
+    )
     start = passes[EMBED_TABLE][1] - spark * CHUNK_ROWS[column]
     report.add(f"{run}, {noun}: CPU time of a task before its first row", start, "s")
 

@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks run speed.collection [--images 100000] [--added 1000]
 
-Scenes of 64 x 64 pixels in a folder, by the demo's model: 500 drawn ones, and copies of them that are shifted sideways.
-An update compares the states of all files, embeds the new ones, links the previous shards, and writes an exact index.
-Times are CPU times, so other processes hardly change them.
+Scenes of 64 x 64 pixels in a folder, by the demo's model: 500 drawn ones, and copies of them that
+are shifted sideways. An update compares the states of all files, embeds the new ones, links the
+previous shards, and writes an exact index. Times are CPU times, so other processes hardly change
+them.
 """
 
 import argparse
@@ -74,9 +75,10 @@ def main() -> None:
         seconds = cpu_seconds(partial(update, photos, root / "collection", root / "updated"))
         report.add(
             f"{count:,} scenes: update with {added:,} new ones, relative to embedding all",
-            seconds / (everything * (count + added) / count), at_most=0.02,
+            seconds / (everything * (count + added) / count),
+            at_most=0.02,
             reference=f"{seconds:.2f} s; all: {everything:.0f} s; load {os.getloadavg()[0]:.0f}",
-        )  # fmt: skip
+        )
         report.add(f"{count:,} scenes: embedding all", 1000 * everything / count, "ms / image")
     report.write()
 

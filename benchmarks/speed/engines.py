@@ -1,11 +1,13 @@
 """What do an index of the project and LanceDB cost and find?
 
-    python -m benchmarks run speed.engines [--items 2000000] [--dimension 256] [--factory IVF4096,SQ8] [--folder FOLDER]
+    python -m benchmarks run speed.engines [--items 2000000] [--dimension 256] [--factory
+    IVF4096,SQ8] [--folder FOLDER]
 
-The items and queries are drawn as in speed.search. LanceDB imports the files of ``bifocal export --format lancedb``.
-300 queries choose the effort of an engine, the number of lists that it searches: the least that finds 95 % of their ten
-best items. 300 other queries measure the recall. Times are CPU times of all threads, with the wall clock beside them.
-Memory is the peak of a new process that opens the index and searches, with the pages of its mapped files.
+The items and queries are drawn as in speed.search. LanceDB imports the files of
+``bifocal export --format lancedb``. 300 queries choose the effort of an engine, the number of lists
+that it searches: the least that finds 95 % of their ten best items. 300 other queries measure the
+recall. Times are CPU times of all threads, with the wall clock beside them. Memory is the peak of a
+new process that opens the index and searches, with the pages of its mapped files.
 """
 
 import argparse
@@ -75,7 +77,8 @@ def recall(find: Find, queries: Vectors, truth: Sequence[set[str]], effort: int)
 
 
 def search(kind: str, folder: Path, queries: Path, effort: int) -> None:
-    """Print the CPU and wall time of each query, milliseconds, and the peak memory of this process, megabytes."""
+    """Print the CPU and wall time of each query, milliseconds, and the peak memory of this process,
+    megabytes."""
     from benchmarks.common import peak_kilobytes
 
     find, times = ENGINES[kind](folder), []

@@ -1,9 +1,11 @@
 """Does the extraction of features reach ONNX Runtime?
 
-    OMP_NUM_THREADS=1 python -m benchmarks run speed.extraction [--backbones tf_efficientnet_lite2 ...]
+    OMP_NUM_THREADS=1 python -m benchmarks run speed.extraction [--backbones tf_efficientnet_lite2
+    ...]
 
-Compares the CPU time of the last map of timm backbones, with the decoding of the images, with ONNX Runtime on the same
-graph and decoded images, and with both of these parts, in turn. The weights are random.
+Compares the CPU time of the last map of timm backbones, with the decoding of the images, with ONNX
+Runtime on the same graph and decoded images, and with both of these parts, in turn. The weights are
+random.
 """
 
 import argparse
@@ -30,7 +32,8 @@ BACKBONES = ("tf_efficientnet_lite2", "resnet50", "mobilenetv2_100")
 
 
 def onnx_ratio(report: Report, name: str, dataset: Dataset, folder: Path, turns: int = 7) -> None:
-    """Compare the CPU time of extraction with ONNX Runtime on the same graph and images, with the same threads."""
+    """Compare the CPU time of extraction with ONNX Runtime on the same graph and images, with the
+    same threads."""
     image_ids = [str(image_id) for image_id in dataset.images["image_id"]]
     folder.mkdir()
     weights = folder / "random.safetensors"
@@ -64,7 +67,10 @@ def onnx_ratio(report: Report, name: str, dataset: Dataset, folder: Path, turns:
 
     times = [measured() for _ in range(turns)]
     ours, theirs, decoding = 1000 * np.median(times, axis=0) / len(image_ids)
-    reference = f"{ours:.1f} and {theirs:.1f} ms per image, {decoding:.1f} decoding; load {psutil.getloadavg()[0]:.1f}"
+    reference = (
+        f"{ours:.1f} and {theirs:.1f} ms per image, {decoding:.1f} decoding; load "
+        f"{psutil.getloadavg()[0]:.1f}"
+    )
     ratio = float(np.median([mine / floor for mine, floor, _ in times]))
     report.add(f"{name}, extraction over ONNX Runtime", ratio, at_most=1.15, reference=reference)
     ratio = float(np.median([mine / (floor + decode) for mine, floor, decode in times]))

@@ -2,11 +2,12 @@
 
     python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
 
-Extraction and a bare forward pass of the same network take turns on the same batches, so both see the same machine; on
-a CPU, both networks have folded normalizations. The ratio is the median over the turns. The reported memory is the peak
-of extraction minus the peak of the forward pass. Proposals also waits for selective search, which is slower than the
-network. On a CPU, decoding takes time of the same cores, which counts where the network is fast: ``speed.extraction``
-compares with both.
+Extraction and a bare forward pass of the same network take turns on the same batches, so both see
+the same machine; on a CPU, both networks have folded normalizations. The ratio is the median over
+the turns. The reported memory is the peak of extraction minus the peak of the forward pass.
+Proposals also waits for selective search, which is slower than the network. On a CPU, decoding
+takes time of the same cores, which counts where the network is fast: ``speed.extraction`` compares
+with both.
 """
 
 import argparse
@@ -121,7 +122,8 @@ def _whitened(extractor: RMAC) -> RMAC:
 def extraction_speed(
     report: Report, name: str, folder: Path, dataset: Dataset, turns: int = 5, batch_size: int = 32
 ) -> None:
-    """Compare extraction, from image files to the store, with a bare forward pass on the same batches."""
+    """Compare extraction, from image files to the store, with a bare forward pass on the same
+    batches."""
     build, divisor = EXTRACTORS[name]
     extractor, bare = build(), build()
     image_ids = [str(image_id) for image_id in dataset.images["image_id"]]

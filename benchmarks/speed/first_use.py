@@ -1,9 +1,11 @@
 """How long does 'bifocal train' take, and does --budget keep its time?
 
-    python -m benchmarks run speed.first_use --data FLICKR8K --weights FILE [--photographs 500] [--budgets 2m 8m]
+    python -m benchmarks run speed.first_use --data FLICKR8K --weights FILE [--photographs 500]
+    [--budgets 2m 8m]
 
-Writes a folder with photographs of Flickr8k's list of train and their captions.csv, as a user has it, runs "bifocal
-train" on it and evaluates the drawn val split. Each budget is a training of its own.
+Writes a folder with photographs of Flickr8k's list of train and their captions.csv, as a user has
+it, runs "bifocal train" on it and evaluates the drawn val split. Each budget is a training of its
+own.
 """
 
 import argparse
@@ -29,7 +31,8 @@ LATE = 1.1
 
 
 def write_photographs(flickr8k: Path, folder: Path, count: int, captions: int = 5) -> None:
-    """Write links to ``count`` drawn photographs and ``captions.csv`` with their first ``captions`` captions."""
+    """Write links to ``count`` drawn photographs and ``captions.csv`` with their first ``captions``
+    captions."""
     corpus = Flickr8k(flickr8k).read(folder)
     paths = {image.image_id: image.path for image in corpus.images if image.split == "train"}
     chosen = set(random.Random(0).sample(sorted(paths), count))
@@ -65,7 +68,10 @@ def report_training(report: Report, folder: Path, photographs: int, weights: Pat
     )
     for direction in ("caption_retrieval", "image_retrieval"):
         values, chance = metrics[direction][f"R@{K}"], metrics["chance"][direction][f"R@{K}"]
-        name = f"{photographs} photographs, {direction.replace('_', ' ')} R@{K} of the drawn val split, relative to chance"
+        name = (
+            f"{photographs} photographs, {direction.replace('_', ' ')} R@{K} of the drawn val "
+            "split, relative to chance"
+        )
         report.add(name, values / chance, at_least=TIMES_CHANCE, reference=f"{values:.1f} %")
 
 

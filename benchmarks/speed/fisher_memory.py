@@ -2,8 +2,9 @@
 
     python -m benchmarks run speed.fisher_memory [--captions 150000]
 
-Fits word vectors, mixture and principal components in the paper's sizes, then writes the text artifact, all in one
-process. The peak of the resident memory is VmHWM of Linux. Takes half an hour on one core.
+Fits word vectors, mixture and principal components in the paper's sizes, then writes the text
+artifact, all in one process. The peak of the resident memory is VmHWM of Linux. Takes half an hour
+on one core.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks run speed.growth [--images 250] [--repeats 3]
 
-CPU time of each stage, of an index of a folder and of its use, at one, two and four times so many images. The time at
-four times is divided by the line through the other two: 1 is linear, above 1 grows faster. The line through all three
-gives the time of a million images. Drawn scenes; the training has the same epochs at each size, and its backbone one.
+CPU time of each stage, of an index of a folder and of its use, at one, two and four times so many
+images. The time at four times is divided by the line through the other two: 1 is linear, above 1
+grows faster. The line through all three gives the time of a million images. Drawn scenes; the
+training has the same epochs at each size, and its backbone one.
 """
 
 import argparse
@@ -27,16 +28,24 @@ from runtime import parameters
 from runtime.stage import Job, run_stage
 
 STAGES = (
-    "prepare_dataset", "extract_features", "vectorize_captions", "pretrain_sorter", "train_embedding", "evaluate",
-    "export_onnx", "embed_collection", "build_index",
-)  # fmt: skip
+    "prepare_dataset",
+    "extract_features",
+    "vectorize_captions",
+    "pretrain_sorter",
+    "train_embedding",
+    "evaluate",
+    "export_onnx",
+    "embed_collection",
+    "build_index",
+)
 TIMES, FOLDER_IMAGES = (1, 2, 4), 10
 """Sizes, and how many times so many images the folder has: embedding is fast."""
 QUERIES, WARM_UP, MILLION, FASTER = 50, 50, 1_000_000, 1.1
 
 
 def stage_seconds(images: int, seed: int, folder: Path) -> dict[str, float]:
-    """Return the CPU time of each stage for ``images`` of train and a fifth of them in val and test."""
+    """Return the CPU time of each stage for ``images`` of train and a fifth of them in val and
+    test."""
     splits = {"train": images, "val": images // 5, "test": images // 5}
     settings = [f"prepare_dataset.corpus.{name}={count}" for name, count in splits.items()]
     values = values_of(
@@ -56,7 +65,8 @@ def stage_seconds(images: int, seed: int, folder: Path) -> dict[str, float]:
 
 
 def folder_seconds(images: int, folder: Path) -> dict[str, float]:
-    """Return the CPU time of an index of a folder, of its refresh with one percent, of a query and of a deletion."""
+    """Return the CPU time of an index of a folder, of its refresh with one percent, of a query and
+    of a deletion."""
     new = images // 100
     files = draw(folder, images + new)[images:]
     (folder / "new").mkdir()
@@ -117,9 +127,11 @@ def main() -> None:
         sizes = np.tile(unit * np.array(TIMES), len(measured))
         slope, constant = np.polyfit(sizes, measured.ravel(), 1)
         report.add(
-            f"relative to a line: {work}", float(np.median(relative)),
-            reference=f"{relative.min():.2f} to {relative.max():.2f}; {last.mean():.4g} s for {4 * unit:,}",
-        )  # fmt: skip
+            f"relative to a line: {work}",
+            float(np.median(relative)),
+            reference=f"{relative.min():.2f} to {relative.max():.2f}; {last.mean():.4g} s for "
+            f"{4 * unit:,}",
+        )
         faster += [work] if relative.min() > FASTER else []
         if not work.startswith("a ") and work != "pretrain_sorter":  # of no images
             report.add(

@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks run speed.million [--items 1000000] [--dimension 256]
 
-Random vectors, captions of ten words from 20,000 by Zipf's law, and one column of metadata, in the run folder of the
-demo. Times are CPU times. Two searches that are compared run in turn, and the medians of their times count, as of five
-starts. Memory is the memory of a new process without the pages of mapped files.
+Random vectors, captions of ten words from 20,000 by Zipf's law, and one column of metadata, in the
+run folder of the demo. Times are CPU times. Two searches that are compared run in turn, and the
+medians of their times count, as of five starts. Memory is the memory of a new process without the
+pages of mapped files.
 """
 
 import argparse
@@ -93,10 +94,17 @@ def write_run(
     )
     names = [f"photos/{row:08d}.jpg" for row in rows]
     table = {
-        "item_id": names, "image": names, "sha256": [f"{row:064x}" for row in rows], "width": sides, "height": sides,
-        "shard": zeros, "row": rows, "deleted": zeros.astype(bool), "captions": [[text] for text in sentences(count)],
+        "item_id": names,
+        "image": names,
+        "sha256": [f"{row:064x}" for row in rows],
+        "width": sides,
+        "height": sides,
+        "shard": zeros,
+        "row": rows,
+        "deleted": zeros.astype(bool),
+        "captions": [[text] for text in sentences(count)],
         "meta.half": rows % 2,
-    }  # fmt: skip
+    }
     pq.write_table(
         pa.table(table, schema=pa.schema([*ITEMS_SCHEMA, pa.field("meta.half", pa.int32())])),
         folder / COLLECTION / ITEMS,
@@ -152,9 +160,11 @@ def main() -> None:
             lambda: search.batch(query), lambda: search.batch(query, where={"half": 1})
         )
         report.add(
-            f"{shape}: filter keeping half, relative to no filter", half / free, at_most=bar(1.1),
+            f"{shape}: filter keeping half, relative to no filter",
+            half / free,
+            at_most=bar(1.1),
             reference=f"{half:.0f} and {free:.0f} ms, {load()}",
-        )  # fmt: skip
+        )
         (building,) = medians(lambda: Keywords.of(index.items), repeats=1)
         report.add(f"{shape}: building the keywords, with the index", building / 1000, "s")
         asked, search = sentences(QUERIES + 1, 5), Search(index)
@@ -184,9 +194,12 @@ def main() -> None:
             [[*map(float, done.stdout.split())] for done in started], axis=0
         )
         report.add(
-            f"{shape}: start of the service", opening + imports, "s", at_most=bar(1.0),
+            f"{shape}: start of the service",
+            opening + imports,
+            "s",
+            at_most=bar(1.0),
             reference=f"imports {imports:.2f} s; without the check of the hashes",
-        )  # fmt: skip
+        )
         report.add(f"{shape}: memory of the service", memory * 1024 / 1e6, "MB", at_most=bar(400))
     report.write()
 

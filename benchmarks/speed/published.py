@@ -2,11 +2,12 @@
 
     python -m benchmarks run speed.published [--only smile sorters]
 
-Table 3.7: SMILE embeds 5,000 images of 36 regions and 25,000 captions in batches of 128, and ranks them in five folds
-of 1,000 images, with re-ranking; loading is not timed. Weights, regions and words are random: the time does not depend
-on them. A caption has 8 words and a Poisson number of further ones, 10.5 in the mean. Section 5.3.2: time of a training
-step of the sorters on 256 vectors of length 100, and of its forward pass. On a CPU, the times of sorters are CPU times.
-The thesis names no hardware; the authors' code needs a GPU.
+Table 3.7: SMILE embeds 5,000 images of 36 regions and 25,000 captions in batches of 128, and ranks
+them in five folds of 1,000 images, with re-ranking; loading is not timed. Weights, regions and
+words are random: the time does not depend on them. A caption has 8 words and a Poisson number of
+further ones, 10.5 in the mean. Section 5.3.2: time of a training step of the sorters on 256 vectors
+of length 100, and of its forward pass. On a CPU, the times of sorters are CPU times. The thesis
+names no hardware; the authors' code needs a GPU.
 """
 
 import argparse
@@ -75,7 +76,8 @@ def smile(report: Report) -> None:
 
 
 def sorters(report: Report, rounds: int = 3) -> None:
-    """Report the time of the LSTM relative to the CNNs, of a training step and of a forward pass."""
+    """Report the time of the LSTM relative to the CNNs, of a training step and of a forward
+    pass."""
     scores, seconds = torch.randn(VECTORS, LENGTH, device=DEVICE), dict[str, tuple[float, float]]()
     for name in SORTERS:
         torch.manual_seed(0)

@@ -2,8 +2,9 @@
 
     python -m benchmarks run speed.retrieval [--plot docs/retrieval_growth.png] [--large]
 
-Random unit vectors, five captions per image, both directions, CPU seconds, median of three. The floor is the matrix
-product of the same blocks. ``--large`` adds 100,000 x 500,000, which takes minutes.
+Random unit vectors, five captions per image, both directions, CPU seconds, median of three. The
+floor is the matrix product of the same blocks. ``--large`` adds 100,000 x 500,000, which takes
+minutes.
 """
 
 import argparse
@@ -57,7 +58,8 @@ def seconds(work: Callable[..., object], *arguments: Tensor) -> float:
 
 
 def extra_megabytes(images: int, dim: int) -> float:
-    """Return the rise of resident memory in a new process, whose allocator holds no freed memory."""
+    """Return the rise of resident memory in a new process, whose allocator holds no freed
+    memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_extra_megabytes, images, dim).result()
 
@@ -82,7 +84,7 @@ def _extra_megabytes(images: int, dim: int) -> float:
 def main() -> None:
     """Report time and memory at growing sizes."""
     report = Report("speed.retrieval")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plot", type=Path, help="file of a plot of the growth")
     parser.add_argument("--large", action="store_true", help="add 100,000 x 500,000")
     options = parser.parse_args()
@@ -90,7 +92,8 @@ def main() -> None:
     product(*vectors(256, DIM)[:2])
 
     print(
-        f"{'images x captions, d':>26} {'product, s':>11} {'ranks, s':>9} {'re-ranked, s':>13} {'MB':>7}  ratio"
+        f"{'images x captions, d':>26} {'product, s':>11} {'ranks, s':>9} {'re-ranked, s':>13} "
+        f"{'MB':>7}  ratio"
     )
     growth: list[tuple[float, float, float]] = []
     for size in SHAPES:
@@ -104,7 +107,8 @@ def main() -> None:
         bare, ranks = (statistics.median(column) for column in zip(*times, strict=True))
         ratio = statistics.median(ranked / alone for alone, ranked in times)
         print(
-            f"{size:>10,} x {5 * size:>7,}, {DIM} {bare:11.2f} {ranks:9.2f} {reranked:13.2f} {memory:7.0f}  {ratio:.2f}"
+            f"{size:>10,} x {5 * size:>7,}, {DIM} {bare:11.2f} {ranks:9.2f} {reranked:13.2f} "
+            f"{memory:7.0f}  {ratio:.2f}"
         )
         growth.append((5.0 * size * size, bare, ranks))
         if size == 5000:

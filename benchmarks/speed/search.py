@@ -1,14 +1,16 @@
 """What do exact and approximate search cost?
 
-    OMP_NUM_THREADS=1 python -m benchmarks run speed.search [--run RUN] [--items 1000000] [--dimension 256]
+    OMP_NUM_THREADS=1 python -m benchmarks run speed.search [--run RUN] [--items 1000000]
+    [--dimension 256]
         [--factory IVF1024,SQ8]
 
-Items are drawn from 32 clusters with the means and the pooled covariance of image embeddings, queries likewise from
-caption embeddings: 1,000 to choose the effort, 3,000 others to measure. The embeddings come from a run folder with a
-collection, or from the demo's model (256 scenes).
-Dimensions are changed by principal components, or by zeros and a random rotation. Memory is the peak of a new process
-that opens the index and searches, with the pages of its mapped files. Latency and the cost of exact search are times on
-the core (OMP_NUM_THREADS is 1), so other processes hardly change them; the wall clock is stated beside them.
+Items are drawn from 32 clusters with the means and the pooled covariance of image embeddings,
+queries likewise from caption embeddings: 1,000 to choose the effort, 3,000 others to measure. The
+embeddings come from a run folder with a collection, or from the demo's model (256 scenes).
+Dimensions are changed by principal components, or by zeros and a random rotation. Memory is the
+peak of a new process that opens the index and searches, with the pages of its mapped files. Latency
+and the cost of exact search are times on the core (OMP_NUM_THREADS is 1), so other processes hardly
+change them; the wall clock is stated beside them.
 """
 
 import argparse
@@ -109,7 +111,8 @@ class Distribution:
 
 
 def basis_of(images: Vectors, dimension: int) -> Vectors:
-    """Return the map (d, dimension) to principal components, or to a random subspace if ``dimension`` is larger."""
+    """Return the map (d, dimension) to principal components, or to a random subspace if
+    ``dimension`` is larger."""
     own = images.shape[1]
     if dimension <= own:
         return np.linalg.svd(images, full_matrices=False)[2][:dimension].T
@@ -119,7 +122,8 @@ def basis_of(images: Vectors, dimension: int) -> Vectors:
 
 
 def search_memory(folder: Path, queries: Vectors) -> float:
-    """Return the peak memory of a new process that opens an index and searches, megabytes of 10^6 bytes."""
+    """Return the peak memory of a new process that opens an index and searches, megabytes of 10^6
+    bytes."""
     np.save(folder.parent / "queries.npy", queries)
     arguments = [sys.executable, "-c", SEARCHES, str(folder), str(folder.parent / "queries.npy")]
     done = subprocess.run(
@@ -129,10 +133,11 @@ def search_memory(folder: Path, queries: Vectors) -> float:
 
 
 def exact_ratio(index: SearchIndex, queries: Vectors) -> tuple[float, float]:
-    """Return the CPU time of an exact top-10 search, and its ratio to the time of the matrix product.
+    """Return the CPU time of an exact top-10 search, and its ratio to the time of the matrix
+    product.
 
-    The matrix product reads the same rows in float32, in blocks of 65,536. Search and product run in turn. The shortest
-    time of each counts.
+    The matrix product reads the same rows in float32, in blocks of 65,536. Search and product run
+    in turn. The shortest time of each counts.
     """
     blocks = [
         np.asarray(index.vectors[start : start + BATCH], dtype=np.float32)
@@ -194,29 +199,39 @@ def main() -> None:
         )
         seconds, ratio = exact_ratio(exact, queries[:100])
         report.add(
-            f"{shape}: exact top 10 of 100 queries, relative to the product", ratio, at_most=1.3,
+            f"{shape}: exact top 10 of 100 queries, relative to the product",
+            ratio,
+            at_most=1.3,
             reference=f"{seconds:.2f} s, {load()}",
-        )  # fmt: skip
+        )
         wanted = 0.90 if large else 0.95
         start, on_core = time.perf_counter(), time.process_time()
         built = build_index(exact, IndexSettings(factory, recall=wanted), queries)
         built.write(target)
         report.add(
-            f"{shape}, {factory}: building", time.process_time() - on_core, "s",
-            reference=f"effort {built.description.effort}, wall clock {time.perf_counter() - start:.0f} s, {load()}",
-        )  # fmt: skip
+            f"{shape}, {factory}: building",
+            time.process_time() - on_core,
+            "s",
+            reference=f"effort {built.description.effort}, wall clock "
+            f"{time.perf_counter() - start:.0f} s, {load()}",
+        )
         test = np.concatenate(list(asked.draw(TEST_QUERIES, seed=3)))
         measured = measure(SearchIndex.open(target), test, target)
         report.add(f"{shape}, {factory}: recall@10", measured.recall_at_10, at_least=wanted)
         times = latencies(SearchIndex.open(target), test)
         report.add(
-            f"{shape}, {factory}: latency, p50", float(np.percentile(times, 50)), "ms", at_most=15 if large else 5,
+            f"{shape}, {factory}: latency, p50",
+            float(np.percentile(times, 50)),
+            "ms",
+            at_most=15 if large else 5,
             reference=f"wall clock {measured.p50_ms:.1f} ms, {load()}",
-        )  # fmt: skip
+        )
         report.add(
-            f"{shape}, {factory}: latency, p99", float(np.percentile(times, 99)), "ms",
+            f"{shape}, {factory}: latency, p99",
+            float(np.percentile(times, 99)),
+            "ms",
             reference=f"wall clock {measured.p99_ms:.1f} ms, {load()}",
-        )  # fmt: skip
+        )
         report.add(f"{shape}, {factory}: files", measured.bytes / 1e6, "MB")
         memory = search_memory(target, test)
         report.add(

@@ -2,9 +2,10 @@
 
     python -m benchmarks run speed.service [--clients 200] [--seconds 60] [--run FOLDER]
 
-The clients search by captions of the collection over loopback, each with one request after the other. They share the
-machine with the service. The floor is the bare text encoder, which encodes one sentence after the other. Under the
-same load, the service is killed and started again; then another service gets a new model and a new collection.
+The clients search by captions of the collection over loopback, each with one request after the
+other. They share the machine with the service. The floor is the bare text encoder, which encodes
+one sentence after the other. Under the same load, the service is killed and started again; then
+another service gets a new model and a new collection.
 """
 
 import argparse
@@ -43,7 +44,8 @@ async def restarted(service: Service) -> float:
 
 
 async def replaced(service: Service, run: Path, new: Path) -> float:
-    """Replace the model and the collection of a service; return the seconds until its results are new.
+    """Replace the model and the collection of a service; return the seconds until its results are
+    new.
 
     Args:
         run: folder that the service reads.
@@ -66,7 +68,8 @@ async def replaced(service: Service, run: Path, new: Path) -> float:
 
 
 def encoder_latencies(run: Path, sentences: list[str]) -> tuple[list[float], float]:
-    """Return the seconds of the text encoder for one sentence at a time, and its mean CPU time in seconds."""
+    """Return the seconds of the text encoder for one sentence at a time, and its mean CPU time in
+    seconds."""
     model = bifocal.load(run)
     model.encode_text(sentences[:1])
     found, begin = [], time.process_time()
@@ -124,15 +127,19 @@ def main() -> None:
         reference=clients,
     )
     report.add(
-        "answers per second", len(steady.statuses) / arguments.seconds, "1/s",
+        "answers per second",
+        len(steady.statuses) / arguments.seconds,
+        "1/s",
         reference=f"encoder {1000 / alone_p50:.0f}",
-    )  # fmt: skip
+    )
     report.add("median latency", p50, "ms", reference=f"encoder {alone_p50:.2f}")
     report.add("99th percentile of the latency", p99, "ms", reference=f"encoder {alone_p99:.2f}")
     report.add(
-        "CPU time of an answer", 1000 * service_cpu, "ms",
+        "CPU time of an answer",
+        1000 * service_cpu,
+        "ms",
         reference=f"{service_cpu / encoder_cpu:.0f} times the encoder's {1000 * encoder_cpu:.2f}",
-    )  # fmt: skip
+    )
     report.add(
         "ready after SIGKILL",
         ready,
@@ -141,13 +148,17 @@ def main() -> None:
         reference=f"clients keep trying, {starting}",
     )
     report.add(
-        "answers other than 200 around SIGKILL", killed.failed, at_most=0,
+        "answers other than 200 around SIGKILL",
+        killed.failed,
+        at_most=0,
         reference=f"{killed.broken} broken connections, {len(killed.statuses)} answers",
-    )  # fmt: skip
+    )
     report.add(
-        "failed requests while model and collection are replaced", swapped.failed + swapped.broken, at_most=0,
+        "failed requests while model and collection are replaced",
+        swapped.failed + swapped.broken,
+        at_most=0,
         reference=f"{len(swapped.statuses)} answers, new after {new:.1f} s",
-    )  # fmt: skip
+    )
     report.write()
 
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks run speed.serving [--run runs/flickr8k/best] [--images 1000]
 
-``--run`` is a folder whose ``artifacts`` hold dataset, features, text, embedding and onnx, as ``make repro`` writes
-them. A process without torch embeds each caption and each image file of the split "val" by the modules that serve them,
-one at a time, on one core. The floor is the same onnxruntime sessions on inputs that are ready: the rest is tokens,
-decoding and resizing. Times are medians of CPU time: on an idle core, wall time is the same; on a busy one, it contains
-other work.
+``--run`` is a folder whose ``artifacts`` hold dataset, features, text, embedding and onnx, as
+``make repro`` writes them. A process without torch embeds each caption and each image file of the
+split "val" by the modules that serve them, one at a time, on one core. The floor is the same
+onnxruntime sessions on inputs that are ready: the rest is tokens, decoding and resizing. Times are
+medians of CPU time: on an idle core, wall time is the same; on a busy one, it contains other work.
 """
 
 import argparse
@@ -31,7 +31,8 @@ WARM_UP, TIMED, BATCH = 5, 200, 64
 
 
 def serve(onnx: Path, texts: Sequence[str], files: Sequence[str], output: Path) -> None:
-    """Embed all texts and files without torch, and write the vectors and the median times of one input, in ms."""
+    """Embed all texts and files without torch, and write the vectors and the median times of one
+    input, in ms."""
     sys.modules["torch"] = cast(Any, None)  # an import of torch is an error from here on
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     from bifocal.onnx.encoders import Embedder
@@ -71,7 +72,8 @@ def serve(onnx: Path, texts: Sequence[str], files: Sequence[str], output: Path) 
 def timed(
     inputs: Sequence[str], prepare: Callable[[str], Callable[[], object]]
 ) -> tuple[float, float]:
-    """Return the median wall time and CPU time, in ms, of the call that ``prepare`` returns for each input."""
+    """Return the median wall time and CPU time, in ms, of the call that ``prepare`` returns for
+    each input."""
     times = []
     for value in [*inputs[:WARM_UP], *inputs]:
         call = prepare(value)

@@ -2,9 +2,10 @@
 
     python -m benchmarks run speed.text [--only recurrences] [--data ../shared/data/elmo]
 
-Recurrences are timed in turns and their medians compared: a busy machine slows all of them alike. A step is a forward
-and a backward pass. On a GPU, GRU and LSTM are cuDNN's, and SRU has Triton kernels. There, all are compared in float32
-and in TF32, for matrix products and cuDNN alike; PyTorch's default is TF32 only in cuDNN.
+Recurrences are timed in turns and their medians compared: a busy machine slows all of them alike. A
+step is a forward and a backward pass. On a GPU, GRU and LSTM are cuDNN's, and SRU has Triton
+kernels. There, all are compared in float32 and in TF32, for matrix products and cuDNN alike;
+PyTorch's default is TF32 only in cuDNN.
 """
 
 import argparse
@@ -96,7 +97,8 @@ def report_times(
     place: str,
     bar: float,
 ) -> None:
-    """Report the time and memory of each recurrence, and the speed of SRU relative to GRU and LSTM."""
+    """Report the time and memory of each recurrence, and the speed of SRU relative to GRU and
+    LSTM."""
     for name in medians:
         reference = f"{megabytes[name]:.0f} MB" if name in megabytes else ""
         report.add(f"{name}, {setting}", medians[name], "s / step", reference=reference)
@@ -125,7 +127,8 @@ def step_memory(name: str) -> float:
 
 
 def extra_memory(name: str) -> float:
-    """Return the MB of a training step, with weights and gradients, without imports and earlier tensors."""
+    """Return the MB of a training step, with weights and gradients, without imports and earlier
+    tensors."""
     if DEVICE == "cuda":
         earlier = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -162,7 +165,8 @@ def tf_idf(report: Report, count: int) -> None:
 
 
 def elmo(report: Report, folder: Path) -> None:
-    """Compare ELMo with torch's projected LSTM, which has neither clipping nor a character encoder."""
+    """Compare ELMo with torch's projected LSTM, which has neither clipping nor a character
+    encoder."""
     from bifocal.text import Elmo
     from bifocal.text.elmo import ElmoOptions
 

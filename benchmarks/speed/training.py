@@ -2,9 +2,10 @@
 
     python -m benchmarks run speed.training [--steps 6]
 
-SMILE on stored features, in the sizes of the thesis (section 3.3.1): batches of 192 captions, 36 x 2048 features of
-each image from the store on disk, d = 2400. Overhead is reading, prefetching, moving, clipping, checks, checkpoints and
-progress. A step takes seconds without a GPU; the overhead in seconds is about the same with one.
+SMILE on stored features, in the sizes of the thesis (section 3.3.1): batches of 192 captions, 36 x
+2048 features of each image from the store on disk, d = 2400. Overhead is reading, prefetching,
+moving, clipping, checks, checkpoints and progress. A step takes seconds without a GPU; the overhead
+in seconds is about the same with one.
 """
 
 import argparse

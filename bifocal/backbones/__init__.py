@@ -1,1 +1,2 @@
-"""Backbones: networks that map images to feature maps, their preprocessing and the sources of their weights."""
+"""Backbones: networks that map images to feature maps, their preprocessing and the sources of their
+weights."""

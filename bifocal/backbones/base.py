@@ -31,7 +31,8 @@ class Backbone(Protocol):
 
 
 class DescribedBackbone:
-    """A backbone that reads squares of ``size``, cut from images of ``scaled`` pixels if ``resize`` is "crop"."""
+    """A backbone that reads squares of ``size``, cut from images of ``scaled`` pixels if ``resize``
+    is "crop"."""
 
     name: str
     model_arguments: dict[str, Any]
@@ -59,7 +60,8 @@ def to_pixels(image: Image.Image) -> Tensor:
 
 
 def normalize_pixels(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Return ``(pixels / 255 - mean) / std`` of pixels (B, 3, H, W) uint8, as float32, channels last in memory."""
+    """Return ``(pixels / 255 - mean) / std`` of pixels (B, 3, H, W) uint8, as float32, channels
+    last in memory."""
     scale = 255 * torch.tensor(std, device=pixels.device).view(3, 1, 1)
     shift = 255 * torch.tensor(mean, device=pixels.device).view(3, 1, 1)
     channels_last = pixels.to(torch.float32, memory_format=torch.channels_last)
@@ -71,9 +73,11 @@ def map_by_shape(
     function: Callable[[Tensor], Iterable[T]],
     batch_size: int | None = None,
 ) -> list[T]:
-    """Call ``function`` on stacks (b, 3, h, w) of images of one shape; return one result per image, in order.
+    """Call ``function`` on stacks (b, 3, h, w) of images of one shape; return one result per image,
+    in order.
 
-    Images are not padded: padding would change the features at the border. ``batch_size`` is the maximum b.
+    Images are not padded: padding would change the features at the border. ``batch_size`` is the
+    maximum b.
     """
     groups: dict[torch.Size, list[int]] = defaultdict(list)
     for index, image in enumerate(images):

@@ -13,14 +13,57 @@ from torch.nn.functional import normalize
 
 WEIGHT = "weight"
 PEOPLE = ("person", "man", "woman", "child")
-WORN = frozenset([
-    "abaya", "academic gown", "apron", "ballplayer", "bathing cap", "bib", "bikini", "bonnet", "bow tie", "brassiere",
-    "cardigan", "cloak", "cowboy boot", "cowboy hat", "crash helmet", "diaper", "football helmet", "fur coat", "gown",
-    "groom", "jean", "jersey", "kimono", "lab coat", "Loafer", "maillot", "military uniform", "miniskirt",
-    "mortarboard", "overskirt", "pajama", "poncho", "running shoe", "sandal", "sarong", "scuba diver", "sock",
-    "sombrero", "suit", "sunglass", "sunglasses", "sweatshirt", "swimming trunks", "trench coat", "vestment", "wig",
-    "Windsor tie",
-])  # fmt: skip
+WORN = frozenset(
+    [
+        "abaya",
+        "academic gown",
+        "apron",
+        "ballplayer",
+        "bathing cap",
+        "bib",
+        "bikini",
+        "bonnet",
+        "bow tie",
+        "brassiere",
+        "cardigan",
+        "cloak",
+        "cowboy boot",
+        "cowboy hat",
+        "crash helmet",
+        "diaper",
+        "football helmet",
+        "fur coat",
+        "gown",
+        "groom",
+        "jean",
+        "jersey",
+        "kimono",
+        "lab coat",
+        "Loafer",
+        "maillot",
+        "military uniform",
+        "miniskirt",
+        "mortarboard",
+        "overskirt",
+        "pajama",
+        "poncho",
+        "running shoe",
+        "sandal",
+        "sarong",
+        "scuba diver",
+        "sock",
+        "sombrero",
+        "suit",
+        "sunglass",
+        "sunglasses",
+        "sweatshirt",
+        "swimming trunks",
+        "trench coat",
+        "vestment",
+        "wig",
+        "Windsor tie",
+    ]
+)
 """Classes of ImageNet whose photographs show a person: ImageNet has no class of people."""
 
 
@@ -31,8 +74,10 @@ class Classes:
     Attributes:
         names: synonyms of each class.
         definitions: a sentence for each class.
-        weight: (K, C), rows of a linear classifier on the C channels of the last map; None for the backbone's own.
-        shown_with: words for what images of each class show too, such as "person" for a suit; only pointing reads them.
+        weight: (K, C), rows of a linear classifier on the C channels of the last map; None for the
+            backbone's own.
+        shown_with: words for what images of each class show too, such as "person" for a suit; only
+            pointing reads them.
     """
 
     names: Sequence[Sequence[str]]
@@ -49,13 +94,15 @@ class Classes:
         if len(counts) != 1 or not all(self.names):
             rows = "no rows" if self.weight is None else f"{len(self.weight)} rows"
             raise ValueError(
-                f"{len(self.names)} names, {len(self.definitions)} definitions and {rows} of a classifier: expected "
-                "the same number of each, and at least one synonym in each name"
+                f"{len(self.names)} names, {len(self.definitions)} definitions and {rows} of a "
+                "classifier: expected the same number of each, and at least one synonym in "
+                "each name"
             )
 
 
 def imagenet_classes() -> Classes:
-    """Return the 1,000 classes of ImageNet, in the order of timm's classifiers, with WordNet's definitions.
+    """Return the 1,000 classes of ImageNet, in the order of timm's classifiers, with WordNet's
+    definitions.
 
     Clothes are shown with people.
     """
@@ -71,16 +118,19 @@ def imagenet_classes() -> Classes:
 
 
 def class_vectors(synonyms: Tensor, classes: Tensor, definitions: Tensor) -> Tensor:
-    """Return the vectors (K, d) of K classes: normalized sums of their synonyms (S, d) and definitions (K, d).
+    """Return the vectors (K, d) of K classes: normalized sums of their synonyms (S, d) and
+    definitions (K, d).
 
-    ``classes`` (S,) int64 is the number of each synonym's class. Each part is normalized before the sum.
+    ``classes`` (S,) int64 is the number of each synonym's class. Each part is normalized before the
+    sum.
     """
     names = torch.zeros_like(definitions).index_add_(0, classes, normalize(synonyms, dim=1))
     return normalize(normalize(names, dim=1) + normalize(definitions, dim=1), dim=1)
 
 
 def write_classes(file: Path, classes: Classes) -> None:
-    """Write classes with their rows as one safetensors file; names and definitions are JSON in its metadata."""
+    """Write classes with their rows as one safetensors file; names and definitions are JSON in its
+    metadata."""
     if classes.weight is None:
         raise ValueError("a file of classes needs the rows of their classifier")
     texts = {
@@ -102,7 +152,8 @@ def read_classes(file: Path) -> Classes:
         missing = [name for name in ("names", "definitions") if name not in texts]
         if missing or WEIGHT not in opened.keys():  # noqa: SIM118
             raise ValueError(
-                f"{file} has no {' and no '.join(missing or [WEIGHT])}: write it with write_classes()"
+                f"{file} has no {' and no '.join(missing or [WEIGHT])}: write it with "
+                "write_classes()"
             )
         names, definitions = json.loads(texts["names"]), json.loads(texts["definitions"])
         shown_with = {

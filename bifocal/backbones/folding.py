@@ -8,11 +8,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 def folded(network: nn.Module, keep: Collection[str] = ()) -> nn.Module:
-    """Return a copy of a network in evaluation mode whose batch norms are part of the convolutions before them.
+    """Return a copy of a network in evaluation mode whose batch norms are part of the convolutions
+    before them.
 
-    Each folded batch norm becomes its activation, or the identity. The outputs are the same, up to rounding, but for
-    modules that end with a convolution before its batch norm; those in ``keep`` are left as they are. A network that
-    ``torch.fx`` cannot follow is copied unchanged.
+    Each folded batch norm becomes its activation, or the identity. The outputs are the same, up to
+    rounding, but for modules that end with a convolution before its batch norm; those in ``keep``
+    are left as they are. A network that ``torch.fx`` cannot follow is copied unchanged.
     """
     network, tracer = copy.deepcopy(network), _Tracer()
     if hasattr(network, "forward_features"):  # of timm

@@ -1,4 +1,5 @@
-"""Files of repositories on the Hugging Face hub, or on another hub that ``HF_ENDPOINT`` names. Needs no torch."""
+"""Files of repositories on the Hugging Face hub, or on another hub that ``HF_ENDPOINT`` names.
+Needs no torch."""
 
 import hashlib
 import socket
@@ -19,10 +20,12 @@ LOOK_SECONDS = 2.0
 def download(
     repository: str, files: Sequence[str], excluded: Sequence[str] = (), *, offline: bool = False
 ) -> Path:
-    """Return a folder with a repository's files, from the cache of the hub's library or by a download.
+    """Return a folder with a repository's files, from the cache of the hub's library or by a
+    download.
 
-    The library shows a bar, and goes on with an interrupted download. The checksums of a download are compared with
-    the hub's; then a mark in the user's cache says so, and the next call needs no network.
+    The library shows a bar, and goes on with an interrupted download. The checksums of a download
+    are compared with the hub's; then a mark in the user's cache says so, and the next call needs no
+    network.
 
     Args:
         repository: owner and name.
@@ -56,7 +59,8 @@ def download(
         first = f"{type(error).__name__}: {error}".splitlines()[0]
         reason = f"{urlsplit(_address()).netloc} cannot be reached" if offline else first
         raise FileNotFoundError(
-            f"{repository} cannot be downloaded ({reason}): {_address()}/{repository}/tree/main has the files"
+            f"{repository} cannot be downloaded ({reason}): "
+            f"{_address()}/{repository}/tree/main has the files"
         ) from error
     if found.mismatches:
         for mismatch in found.mismatches:  # the next call downloads them again
@@ -74,7 +78,8 @@ def download(
 def download_size(
     repository: str, files: Sequence[str], excluded: Sequence[str] = ()
 ) -> int | None:
-    """Return the bytes of a repository's files; None if the hub does not say so within ``LOOK_SECONDS``."""
+    """Return the bytes of a repository's files; None if the hub does not say so within
+    ``LOOK_SECONDS``."""
     from huggingface_hub import HfApi, constants
 
     def matches(name: str, patterns: Sequence[str]) -> bool:
@@ -112,7 +117,8 @@ def _address() -> str:
 
 
 def is_reachable(url: str) -> bool:
-    """Return whether the host of ``url`` accepts connections; with a proxy, only a download can tell: true."""
+    """Return whether the host of ``url`` accepts connections; with a proxy, only a download can
+    tell: true."""
     parts = urlsplit(url)
     if parts.hostname is None or getproxies():
         return True

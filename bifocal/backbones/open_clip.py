@@ -21,7 +21,8 @@ INSTALL = "open_clip is not installed: pip install 'bifocal-vse[clip]'"
 
 
 class OpenClipBackbone(DescribedBackbone):
-    """Both towers of a frozen open_clip model ("ViT-B-32"), random until the weights of ``tag`` are loaded."""
+    """Both towers of a frozen open_clip model ("ViT-B-32"), random until the weights of ``tag`` are
+    loaded."""
 
     classifier_prefix = ""
 
@@ -58,8 +59,8 @@ class OpenClipBackbone(DescribedBackbone):
         )
         if height != width or config["resize_mode"] not in RESIZE:
             raise ValueError(
-                f"{name} takes images of {height} x {width} pixels, resized by {config['resize_mode']!r}: expected a "
-                f"square, and one of {', '.join(RESIZE)}"
+                f"{name} takes images of {height} x {width} pixels, resized by "
+                f"{config['resize_mode']!r}: expected a square, and one of {', '.join(RESIZE)}"
             )
         self.size = self.scaled = int(height)
         self.resize = RESIZE[config["resize_mode"]]
@@ -82,17 +83,20 @@ class OpenClipBackbone(DescribedBackbone):
         return file_address(repository, "open_clip_model.safetensors") if repository else "them"
 
     def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before the crop."""
+        """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before
+        the crop."""
         if self.resize == "crop":
             return to_pixels(resize_shorter(image, self.size, self.interpolation))
         return to_pixels(resize_image(image, self.size, "square", self.interpolation))
 
     def project(self, pixels: Tensor) -> Tensor:
-        """Map images (B, 3, size, size) uint8 to their vectors (B, d) in the joint space, of any norm."""
+        """Map images (B, 3, size, size) uint8 to their vectors (B, d) in the joint space, of any
+        norm."""
         return cast(Tensor, self.network.encode_image(self.normalize(pixels)))
 
     def token_map(self, pixels: Tensor) -> Tensor:
-        """Map images (B, 3, size, size) uint8 to the last normalized tokens of their patches (B, C, rows, columns)."""
+        """Map images (B, 3, size, size) uint8 to the last normalized tokens of their patches (B, C,
+        rows, columns)."""
         outputs = self.network.visual.forward_intermediates(
             self.normalize(pixels),
             indices=1,

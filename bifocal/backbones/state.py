@@ -1,4 +1,5 @@
-"""Weights of a backbone: read from a safetensors file or downloaded by its library, and loaded into the network."""
+"""Weights of a backbone: read from a safetensors file or downloaded by its library, and loaded into
+the network."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -11,11 +12,15 @@ from torch import Tensor, nn
 from bifocal.backbones.base import Backbone
 
 WEIGHTS_FILE = "weights.safetensors"
-"""File of a feature directory with the backbone's weights, for an encoder, an exported graph or a later run."""
+"""File of a feature directory with the backbone's weights, for an encoder, an exported graph or a
+later run."""
 EXTRA_PREFIXES = ("adaptation", "whitening")
 """First components of names in a weights file that belong to other modules than the backbone."""
 MAX_NAMES_IN_ERROR = 3
-CONVERT = "convert it with safetensors.torch.save_file(torch.load(path, weights_only=True), 'weights.safetensors')"
+CONVERT = (
+    "convert it with safetensors.torch.save_file(torch.load(path, weights_only=True), "
+    "'weights.safetensors')"
+)
 
 
 def load_weights_file(backbone: Backbone, path: Path) -> str:
@@ -34,8 +39,8 @@ def load_library_weights(backbone: Backbone) -> str:
         by_hand = f"{url} and {CONVERT}" if url.endswith(".pth") else url
         raise FileNotFoundError(
             f"the pretrained weights of {backbone.describe()['backbone']} cannot be downloaded "
-            f"({type(error).__name__}: {error}). Download {by_hand}, then load the file with FromFile; "
-            "or train the backbone with TrainOnPhrases or TrainClassifier"
+            f"({type(error).__name__}: {error}). Download {by_hand}, then load the file with "
+            "FromFile; or train the backbone with TrainOnPhrases or TrainClassifier"
         ) from error
     backbone.network.load_state_dict(state)
     return hashlib.sha256(
@@ -46,12 +51,13 @@ def load_library_weights(backbone: Backbone) -> str:
 def load_feature_weights(
     network: nn.Module, directory: Path, classifier_prefix: str = ""
 ) -> dict[str, Tensor]:
-    """Load the weights that a feature directory keeps into ``network``; return other modules' tensors by name."""
+    """Load the weights that a feature directory keeps into ``network``; return other modules'
+    tensors by name."""
     path = directory / WEIGHTS_FILE
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path} is missing: an encoder over pixels starts from the weights in the feature directory; extract the "
-            "features with ImageFiles or Pixels"
+            f"{path} is missing: an encoder over pixels starts from the weights in the feature "
+            "directory; extract the features with ImageFiles or Pixels"
         )
     tensors = read_safetensors(path)
     load_into(network, tensors, path, classifier_prefix)
@@ -68,8 +74,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
         raise ValueError(
-            f"{path} is not a safetensors file ({error}). A pickle (.pth, .pt, .bin) can run code when it is opened "
-            f"and is refused; {CONVERT}"
+            f"{path} is not a safetensors file ({error}). A pickle (.pth, .pt, .bin) can run "
+            f"code when it is opened and is refused; {CONVERT}"
         ) from error
     return tensors
 
@@ -84,7 +90,8 @@ def extra_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def load_into(
     network: nn.Module, tensors: Mapping[str, Tensor], path: Path, classifier_prefix: str = ""
 ) -> None:
-    """Load ``tensors`` from ``path``; a classifier and ``EXTRA_PREFIXES`` that the network lacks are ignored."""
+    """Load ``tensors`` from ``path``; a classifier and ``EXTRA_PREFIXES`` that the network lacks
+    are ignored."""
     expected, optional = network.state_dict(), {classifier_prefix, *EXTRA_PREFIXES}
     state = {
         name: tensor
@@ -98,8 +105,9 @@ def load_into(
     ]
     if problems:
         raise ValueError(
-            f"{path} does not fit {type(network).__name__}: {'; '.join(problems)}. Compare the backbone's name and "
-            "model_arguments with the arguments of the network that was trained"
+            f"{path} does not fit {type(network).__name__}: {'; '.join(problems)}. Compare the "
+            "backbone's name and model_arguments with the arguments of the network that was "
+            "trained"
         )
     network.load_state_dict(state)
 

@@ -34,12 +34,13 @@ def learn_whitening(batches: Iterable[Tensor], dim: int) -> Whitening:
     rank = int((variances > MIN_RELATIVE_VARIANCE * variances[-1]).sum()) if count else 0
     if rank < dim:
         raise ValueError(
-            f"{count} vectors vary in {rank} directions, a whitening to {dim} needs more: lower dim, "
-            "or learn from more images"
+            f"{count} vectors vary in {rank} directions, a whitening to {dim} needs more: "
+            "lower dim, or learn from more images"
         )
     order = torch.arange(len(variances) - 1, len(variances) - 1 - dim, -1)
     directions = directions[:, order].T
-    # The sign of an eigenvector is arbitrary: make its largest entry positive, so that all machines agree.
+    # The sign of an eigenvector is arbitrary: make its largest entry positive, so that all machines
+    # agree.
     signs = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True)).sign()
     projection = signs * directions / variances[order].sqrt().unsqueeze(1)
     return Whitening(mean.float(), projection.float())

@@ -1,4 +1,5 @@
-"""Datasets: images, captions, phrases with boxes, labels, splits. One corpus reader per file in ``corpora``."""
+"""Datasets: images, captions, phrases with boxes, labels, splits. One corpus reader per file in
+``corpora``."""
 
 from typing import TYPE_CHECKING
 

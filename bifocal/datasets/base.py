@@ -11,7 +11,8 @@ SYNSETS = "synsets"
 META = "meta."
 """Prefix of the user's own columns, so that none has the name of an internal column."""
 UNCAPTIONED = "uncaptioned"
-"""Split of images without captions and labels, which nothing is trained or evaluated on; they can be searched."""
+"""Split of images without captions and labels, which nothing is trained or evaluated on; they can
+be searched."""
 
 Box = tuple[float, float, float, float]
 """x0 y0 x1 y1, in pixels of the image after EXIF rotation; x1 and y1 are exclusive."""
@@ -53,7 +54,8 @@ class PhraseEntry:
 
 @dataclass(frozen=True)
 class LabelEntry:
-    """One target value of an image; the columns are described at ``bifocal.datasets.tables.LABELS``."""
+    """One target value of an image; the columns are described at
+    ``bifocal.datasets.tables.LABELS``."""
 
     image_id: str
     task: str  # labels that are predicted together, such as "shapes"
@@ -84,7 +86,8 @@ class Corpus:
         image_root: folder of the image files.
         excluded: entries that the reader leaves out on purpose.
         rejected: broken entries that the reader could not read.
-        metadata: other values that the corpus has of an image, by image id; all images have the same names.
+        metadata: other values that the corpus has of an image, by image id; all images have the
+            same names.
     """
 
     image_root: Path
@@ -115,11 +118,13 @@ class Corpus:
 class CorpusReader(Protocol):
     """Reader of one corpus.
 
-    Its class takes ``root``, the folder of the corpus, if it reads files, and ``seed`` if it draws random numbers.
+    Its class takes ``root``, the folder of the corpus, if it reads files, and ``seed`` if it draws
+    random numbers.
     """
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the entries of the corpus; only readers that draw or unpack images write to ``output_dir``.
+        """List the entries of the corpus; only readers that draw or unpack images write to
+        ``output_dir``.
 
         A file that is missing, or not in its published format, raises ``ValueError``.
         """

@@ -15,14 +15,15 @@ from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, METADATA_FILE, PHR
 
 @dataclass(frozen=True)
 class Dataset:
-    """The tables of a dataset, in the order of their files; ``bifocal.datasets.tables`` describes the columns.
+    """The tables of a dataset, in the order of their files; ``bifocal.datasets.tables`` describes
+    the columns.
 
     Attributes:
         image_root: folder of the image files.
-        metadata: one row per image with the other values that its corpus has, such as a title or a date; only the
-            column ``image_id`` if it has none.
-        image_address: address of that folder, such as ``s3://bucket/images``, if the images are not on this machine;
-            ``s3://`` if they are in several buckets.
+        metadata: one row per image with the other values that its corpus has, such as a title or a
+            date; only the column ``image_id`` if it has none.
+        image_address: address of that folder, such as ``s3://bucket/images``, if the images are not
+            on this machine; ``s3://`` if they are in several buckets.
     """
 
     images: pd.DataFrame
@@ -44,7 +45,8 @@ class Dataset:
         return self._subset(self.images[self.images["split"] == name])
 
     def first(self, images: int | None) -> "Dataset":
-        """Return the first ``images`` images with their captions, phrases and labels; None for all."""
+        """Return the first ``images`` images with their captions, phrases and labels; None for
+        all."""
         return self if images is None else self._subset(self.images.iloc[:images])
 
     def _subset(self, images: pd.DataFrame) -> "Dataset":
@@ -65,7 +67,8 @@ class Dataset:
 
         Raises:
             KeyError: the dataset has no such image.
-            ValueError: the corpus publishes only features, no image files; or no function for addresses is set.
+            ValueError: the corpus publishes only features, no image files; or no function for
+                addresses is set.
             OSError: the image cannot be downloaded, or has changed since the dataset was written.
         """
         if image_id not in self._paths:
@@ -92,7 +95,8 @@ def read_dataset(directory: Path) -> Dataset:
 
     Raises:
         FileNotFoundError: a table is missing.
-        ValueError: a table does not have its schema, or a row refers to an image that is not in the dataset.
+        ValueError: a table does not have its schema, or a row refers to an image that is not in the
+            dataset.
     """
     images = read_table(directory / "images.parquet", IMAGES)
     captions = read_table(directory / "captions.parquet", CAPTIONS)
@@ -113,7 +117,8 @@ def read_dataset(directory: Path) -> Dataset:
     unknown = set(images["split"]) - {*SPLITS, UNCAPTIONED}
     if unknown:
         raise ValueError(
-            f"{directory / 'images.parquet'}, column 'split': {sorted(unknown)}, expected {', '.join(SPLITS)}"
+            f"{directory / 'images.parquet'}, column 'split': {sorted(unknown)}, expected "
+            f"{', '.join(SPLITS)}"
         )
     for name, table in (
         ("captions", captions),
@@ -124,8 +129,9 @@ def read_dataset(directory: Path) -> Dataset:
         orphans = ~table["image_id"].isin(images["image_id"])
         if orphans.any():
             raise ValueError(
-                f"{directory / f'{name}.parquet'}, column 'image_id': {table['image_id'][orphans].iloc[0]!r} "
-                "is not in images.parquet: write the dataset again"
+                f"{directory / f'{name}.parquet'}, column 'image_id': "
+                f"{table['image_id'][orphans].iloc[0]!r} is not in images.parquet: write the "
+                "dataset again"
             )
     description = directory / "dataset.json"
     if not description.is_file():

@@ -1,4 +1,5 @@
-"""Near-duplicate images, shared captions, and captions that fit other images better than their own."""
+"""Near-duplicate images, shared captions, and captions that fit other images better than their
+own."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,8 @@ from PIL import Image
 
 SIDE = 16
 DECODED_SIDE = 4 * SIDE
-"""Pixels per side that suffice for a thumbnail: JPEG files can be decoded at a fraction of their resolution."""
+"""Pixels per side that suffice for a thumbnail: JPEG files can be decoded at a fraction of their
+resolution."""
 MIN_CORRELATION = 0.995
 """Smallest correlation of the thumbnails of two near-duplicates."""
 BLOCK = 1024
@@ -29,7 +31,8 @@ class DuplicatePair(NamedTuple):
 
 
 def shared_captions(captions: pd.DataFrame) -> pd.DataFrame:
-    """Return ``text`` and number of ``images`` of captions with several images, ignoring case and white space."""
+    """Return ``text`` and number of ``images`` of captions with several images, ignoring case and
+    white space."""
     text = captions["text"].str.lower().str.split().str.join(" ")
     counts = captions["image_id"].groupby(text).nunique()
     shared = counts[counts > 1].sort_values(ascending=False, kind="stable")
@@ -42,9 +45,11 @@ def near_duplicates(
     read: Callable[[str, int], Image.Image],
     threads: int = 4,
 ) -> list[DuplicatePair]:
-    """Return pairs across two lists of images that look the same, by the correlation of gray 16 x 16 thumbnails.
+    """Return pairs across two lists of images that look the same, by the correlation of gray 16 x
+    16 thumbnails.
 
-    This finds copies in other sizes and compressions, not crops; ``read`` opens an image of at least this size.
+    This finds copies in other sizes and compressions, not crops; ``read`` opens an image of at
+    least this size.
     """
     with ThreadPoolExecutor(threads) as pool:
         left, right = (
@@ -74,7 +79,8 @@ def _thumbnail(image: Image.Image) -> NDArray[np.float32]:
 
 
 class Mismatch(NamedTuple):
-    """Caption's row, share of compared images that fit it better than its own, and best image's row."""
+    """Caption's row, share of compared images that fit it better than its own, and best image's
+    row."""
 
     caption: int
     better: float
@@ -87,11 +93,13 @@ def mismatched_captions(
     image_of_caption: NDArray[np.integer],
     seed: int = 0,
 ) -> list[Mismatch]:
-    """Return captions that ``SUSPICIOUS`` of the other images fit better than their own, the worst first.
+    """Return captions that ``SUSPICIOUS`` of the other images fit better than their own, the worst
+    first.
 
-    The scores are cross-fitted: the images are divided into 5 parts, and a ridge regression from words (tf-idf) to
-    image vectors that is fitted on four of them predicts the image vector of each caption of the fifth. So no model
-    judges a caption that it was fitted on. Fewer than 50 images are too few to learn from, and give none.
+    The scores are cross-fitted: the images are divided into 5 parts, and a ridge regression from
+    words (tf-idf) to image vectors that is fitted on four of them predicts the image vector of each
+    caption of the fifth. So no model judges a caption that it was fitted on. Fewer than 50 images
+    are too few to learn from, and give none.
     """
     from sklearn.decomposition import PCA  # imported here: scikit-learn takes seconds
     from sklearn.feature_extraction.text import TfidfVectorizer

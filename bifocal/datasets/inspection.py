@@ -24,7 +24,8 @@ SMALLEST = 64
 
 @dataclass(frozen=True)
 class Finding:
-    """Possible problem of a dataset: an "error" loses or leaks entries, a "warning" harms results, a "note" informs."""
+    """Possible problem of a dataset: an "error" loses or leaks entries, a "warning" harms results,
+    a "note" informs."""
 
     severity: Severity
     title: str
@@ -35,7 +36,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Result of an inspection; findings start with the most severe, languages are empty if not recognized."""
+    """Result of an inspection; findings start with the most severe, languages are empty if not
+    recognized."""
 
     counts: dict[str, str]
     languages: dict[str, float]
@@ -55,7 +57,8 @@ def inspect_dataset(
     limit: int = 5000,
     seed: int = 0,
 ) -> Inspection:
-    """Inspect a dataset; at most ``limit`` random images are compared for near-duplicates. Nothing is changed."""
+    """Inspect a dataset; at most ``limit`` random images are compared for near-duplicates. Nothing
+    is changed."""
     images, captions = dataset.images, dataset.captions
     words = pd.Series(
         [len(text.split()) for text in captions["text"]], index=captions.index, dtype=int
@@ -133,7 +136,8 @@ def _splits(images: pd.DataFrame) -> list[Finding]:
 
 
 def _general(reason: str) -> str:
-    """Return a reason without what differs between entries, so that equal problems are counted together."""
+    """Return a reason without what differs between entries, so that equal problems are counted
+    together."""
     return reason.split(":")[0].split(" (")[0][:60]
 
 

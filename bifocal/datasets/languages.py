@@ -12,7 +12,8 @@ SAMPLE = 500
 def caption_languages(
     captions_by_image: Sequence[Sequence[str]], seed: int = 0
 ) -> dict[str, float]:
-    """Return the share of images by caption language (ISO 639-1 or "unknown"), in at most ``SAMPLE`` drawn images."""
+    """Return the share of images by caption language (ISO 639-1 or "unknown"), in at most
+    ``SAMPLE`` drawn images."""
     from langdetect import DetectorFactory, LangDetectException, detect  # an extra
 
     DetectorFactory.seed = 0

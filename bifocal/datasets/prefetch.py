@@ -13,7 +13,8 @@ S = TypeVar("S")
 def prefetch(
     function: Callable[[T], S], items: Iterable[T], ahead: int, threads: int | None = None
 ) -> Iterator[S]:
-    """Yield ``function(item)`` for each item, in order, computed by threads, at most ``ahead`` in advance."""
+    """Yield ``function(item)`` for each item, in order, computed by threads, at most ``ahead`` in
+    advance."""
     waiting: deque[Future[S]] = deque()
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         for item in items:

@@ -1,11 +1,12 @@
-"""Files at addresses, such as ``s3://bucket/key``, which the program reads with a function that it sets."""
+"""Files at addresses, such as ``s3://bucket/key``, which the program reads with a function that it
+sets."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 Fetch = Callable[[str, str], Path]
-"""Returns the local copy of the file at an address; called by several threads at once. The second argument is the
-SHA-256 that the file must have."""
+"""Returns the local copy of the file at an address; called by several threads at once. The second
+argument is the SHA-256 that the file must have."""
 _fetch: Fetch | None = None
 
 

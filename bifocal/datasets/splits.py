@@ -1,4 +1,5 @@
-"""Splits that are drawn from the training items: single items, or groups of near-duplicate images."""
+"""Splits that are drawn from the training items: single items, or groups of near-duplicate
+images."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -14,31 +15,35 @@ from bifocal.progress import log_line
 
 
 def check_fractions(corpus: str, val: str | float, test: str | float, name: str, unit: str) -> None:
-    """Check ``val`` and ``test`` of a reader: each a published subset, called ``name``, or a fraction of train."""
+    """Check ``val`` and ``test`` of a reader: each a published subset, called ``name``, or a
+    fraction of train."""
     fractions = [part for part in (val, test) if not isinstance(part, str)]
     if any(fraction < 0 for fraction in fractions) or sum(fractions) >= 1:
         raise ValueError(
-            f"{corpus}: val is {val!r} and test is {test!r}; expected {name}, or a fraction of the {unit} of train "
-            "in [0, 1); the fractions must sum to less than 1"
+            f"{corpus}: val is {val!r} and test is {test!r}; expected {name}, or a fraction of "
+            f"the {unit} of train in [0, 1); the fractions must sum to less than 1"
         )
 
 
 def missing_splits(counts: Mapping[str, int], needed: Iterable[str] = SPLITS) -> str | None:
-    """Return what is wrong with the numbers of images of the splits; None if each of ``needed`` has images."""
+    """Return what is wrong with the numbers of images of the splits; None if each of ``needed`` has
+    images."""
     missing = [split for split in needed if not counts.get(split)]
     if not missing:
         return None
     found = ", ".join(f"{count:,} in {split}" for split, count in counts.items()) or "none"
     return (
-        f"no image is in {' or '.join(missing)} ({found}): give rows of these splits in the column split, or leave the "
-        "column out; splits are drawn by groups of near-duplicates, so add images that differ"
+        f"no image is in {' or '.join(missing)} ({found}): give rows of these splits in the "
+        "column split, or leave the column out; splits are drawn by groups of "
+        "near-duplicates, so add images that differ"
     )
 
 
 def draw_splits(
     splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int
 ) -> dict[str, str]:
-    """Return every item's split after moving fractions of train to other splits, by the seed and all ids."""
+    """Return every item's split after moving fractions of train to other splits, by the seed and
+    all ids."""
     drawn = dict(splits)
     ids = sorted(item for item, split in splits.items() if split == "train")
     order = np.random.default_rng(seed).permutation(len(ids))
@@ -54,7 +59,8 @@ def draw_splits(
 def draw_groups(
     groups: Mapping[str, str], fractions: Mapping[str, float], seed: int
 ) -> dict[str, str]:
-    """Return a split for every item, one per group: groups in random order fill the fractions, the rest is train."""
+    """Return a split for every item, one per group: groups in random order fill the fractions, the
+    rest is train."""
     members: dict[str, list[str]] = {}
     for item in sorted(groups):
         members.setdefault(groups[item], []).append(item)
@@ -90,9 +96,11 @@ def drawn_splits(
     fractions: Mapping[str, float],
     seed: int,
 ) -> dict[str, str]:
-    """Return the given or drawn split of every image; images of one group, and near-duplicates, stay together.
+    """Return the given or drawn split of every image; images of one group, and near-duplicates,
+    stay together.
 
-    Splits of ``fractions`` without images are drawn from the images of train and from images without a split.
+    Splits of ``fractions`` without images are drawn from the images of train and from images
+    without a split.
     """
     given = {split for split in splits.values() if split is not None}
     missing = {
@@ -149,7 +157,8 @@ def _joined(images: list[str], groups: Mapping[str, str], root: Path) -> dict[st
 
 
 def _small(path: Path, side: int) -> Image.Image:
-    """Open an image at a low resolution; a broken image, which is rejected later, resembles no other."""
+    """Open an image at a low resolution; a broken image, which is rejected later, resembles no
+    other."""
     try:
         return open_image(path, side=side)
     except ValueError:

@@ -17,8 +17,8 @@ from bifocal.datasets.base import META
 
 BOXES = pa.list_(pa.list_(pa.float32(), 4))
 METADATA_FILE = "metadata.parquet"
-"""One row per image with ``image_id`` and the other values that the corpus has, in columns ``meta.NAME`` with their own
-types; a dataset without them has no such table."""
+"""One row per image with ``image_id`` and the other values that the corpus has, in columns
+``meta.NAME`` with their own types; a dataset without them has no such table."""
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,17})?(e[+-]?\d{1,2}|E[+-]\d{1,2})?", re.ASCII)
@@ -42,8 +42,9 @@ IMAGES = _schema(
     ("split", pa.string()),
     ("sha256", pa.string(), True),
 )
-"""One row per image. ``path`` is relative to the image root; width and height are pixels after EXIF rotation.
-If the corpus publishes only features, path is null, width and height 0, and sha256 the hash of the features."""
+"""One row per image. ``path`` is relative to the image root; width and height are pixels after EXIF
+rotation. If the corpus publishes only features, path is null, width and height 0, and sha256 the
+hash of the features."""
 
 CAPTIONS = _schema(("caption_id", pa.int64()), ("image_id", pa.string()), ("text", pa.string()))
 """One row per caption."""
@@ -57,9 +58,10 @@ PHRASES = _schema(
     ("category", pa.string(), True),
     ("mask", pa.string(), True),
 )
-"""One row per noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF rotation.
-``caption_id`` is null for a phrase outside captions. ``category`` is null if the corpus has none; several are joined by
-"/". ``mask`` (``bifocal.datasets.formats.masks``) covers all objects of the phrase; null without segmentation."""
+"""One row per noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF
+rotation. ``caption_id`` is null for a phrase outside captions. ``category`` is null if the corpus
+has none; several are joined by "/". ``mask`` (``bifocal.datasets.formats.masks``) covers all
+objects of the phrase; null without segmentation."""
 
 LABELS = _schema(
     ("image_id", pa.string()),
@@ -68,8 +70,9 @@ LABELS = _schema(
     ("label", pa.string()),
     ("value", pa.float32(), True),
 )
-"""One row per image and label of a task; a dataset without labels has no such table. Images of one ``group`` are
-evaluated together, by the mean of their predictions. A null value means present but excluded from metrics."""
+"""One row per image and label of a task; a dataset without labels has no such table. Images of one
+``group`` are evaluated together, by the mean of their predictions. A null value means present but
+excluded from metrics."""
 
 REJECTED = _schema(
     ("kind", pa.string()),
@@ -77,7 +80,8 @@ REJECTED = _schema(
     ("reason", pa.string()),
     ("intentional", pa.bool_()),
 )
-"""One row per entry of the corpus that is not in the dataset; ``intentional`` if the corpus or the user excludes it."""
+"""One row per entry of the corpus that is not in the dataset; ``intentional`` if the corpus or the
+user excludes it."""
 
 LEAKAGE = _schema(("sha256", pa.string()), ("image_id", pa.string()), ("split", pa.string()))
 """Images with identical files in more than one split."""
@@ -91,7 +95,8 @@ def write_table(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]]) -> N
 def metadata_table(
     key: str, ids: Sequence[str], metadata: Mapping[str, Mapping[str, Any]], names: Iterable[str]
 ) -> Any:
-    """Return one row per id, which is in column ``key``, with the user's columns ``names`` as ``meta.NAME``."""
+    """Return one row per id, which is in column ``key``, with the user's columns ``names`` as
+    ``meta.NAME``."""
     columns = {
         META + name: one_type([metadata.get(each, {}).get(name) for each in ids]) for name in names
     }
@@ -107,7 +112,8 @@ def write_metadata(
 
 
 def one_type(values: Sequence[Any]) -> Any:
-    """Return values as an array of Arrow; nested values become JSON, and so do values of several types."""
+    """Return values as an array of Arrow; nested values become JSON, and so do values of several
+    types."""
     plain = [_plain(value) for value in values]
     try:
         return pa.array(plain)
@@ -131,9 +137,11 @@ def _plain(value: Any) -> Any:
 
 
 def with_type(column: pa.ChunkedArray, type_: pa.DataType) -> tuple[pa.ChunkedArray, list[Any]]:
-    """Return a column with the kind of a type: numbers, times, texts or booleans; and the values that do not fit.
+    """Return a column with the kind of a type: numbers, times, texts or booleans; and the values
+    that do not fit.
 
-    These become null. Whole numbers and days stay what they are, unless the column has fractions or times now.
+    These become null. Whole numbers and days stay what they are, unless the column has fractions or
+    times now.
     """
     kind, values = _kind(type_), column.to_pylist()
     if pa.types.is_null(column.type) or (kind == _kind(column.type) and kind != "times"):
@@ -167,9 +175,11 @@ def _kind(type_: pa.DataType) -> str:
 
 
 def typed_texts(texts: Sequence[Any]) -> list[Any]:
-    """Return the fields of a text column as numbers, days or times if all are, with None for empty fields.
+    """Return the fields of a text column as numbers, days or times if all are, with None for empty
+    fields.
 
-    A column with a leading zero, such as an article number, a plus or more digits than a number keeps stays text.
+    A column with a leading zero, such as an article number, a plus or more digits than a number
+    keeps stays text.
     """
     given = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
     kinds = (
@@ -195,7 +205,8 @@ def _utc(text: str) -> datetime:
 
 
 def read_table(path: Path, schema: Any) -> pd.DataFrame:
-    """Read a table in the order of the file; nullable integers become ``Int64``, boxes become (n, 4) float32 arrays."""
+    """Read a table in the order of the file; nullable integers become ``Int64``, boxes become (n,
+    4) float32 arrays."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; the folder holds no complete dataset")
     try:
@@ -226,12 +237,14 @@ def read_table(path: Path, schema: Any) -> pd.DataFrame:
 def _check_column(path: Path, table: Any, field: Any) -> None:
     if field.name not in table.column_names:
         raise ValueError(
-            f"{path} has no column {field.name!r}; it has {', '.join(table.column_names)}: write the dataset again"
+            f"{path} has no column {field.name!r}; it has {', '.join(table.column_names)}: "
+            "write the dataset again"
         )
     column = table.column(field.name)
     if column.type != field.type:
         raise ValueError(
-            f"{path}, column {field.name!r}: type {column.type}, expected {field.type}: write the dataset again"
+            f"{path}, column {field.name!r}: type {column.type}, expected {field.type}: write "
+            "the dataset again"
         )
     if column.null_count and not field.nullable:
         raise ValueError(f"{path}, column {field.name!r}: {column.null_count} nulls, expected none")

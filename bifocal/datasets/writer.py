@@ -1,4 +1,5 @@
-"""Write a corpus as the tables of a dataset: check each entry, open each image once, list the rejected entries."""
+"""Write a corpus as the tables of a dataset: check each entry, open each image once, list the
+rejected entries."""
 
 import json
 import math
@@ -50,20 +51,23 @@ def write_dataset(
     max_rejected_fraction: float,
     image_address: str | None = None,
 ) -> dict[str, float]:
-    """Check ``corpus`` and write the tables of ``bifocal.datasets.tables`` and ``dataset.json`` to ``directory``.
+    """Check ``corpus`` and write the tables of ``bifocal.datasets.tables`` and ``dataset.json`` to
+    ``directory``.
 
     Args:
         name: name of the corpus.
-        copy_images: copy the valid images to ``directory / "images"``; otherwise refer to the original files.
+        copy_images: copy the valid images to ``directory / "images"``; otherwise refer to the
+            original files.
         max_pixels: reject larger images by their header, before they are decoded.
-        max_rejected_fraction: fraction in [0, 1] of images and captions together that may be broken; intentionally
-            excluded entries do not count.
-        image_address: address of the corpus's image folder, such as ``s3://bucket/images``, if it is a local copy; the
-            dataset refers to it in place of the folder unless the images are copied.
+        max_rejected_fraction: fraction in [0, 1] of images and captions together that may be
+            broken; intentionally excluded entries do not count.
+        image_address: address of the corpus's image folder, such as ``s3://bucket/images``, if it
+            is a local copy; the dataset refers to it in place of the folder unless the images are
+            copied.
 
     Returns:
-        Counts of images (all, and per split), captions, phrases, labels, rejected entries per kind, excluded entries
-        and leaked images.
+        Counts of images (all, and per split), captions, phrases, labels, rejected entries per kind,
+        excluded entries and leaked images.
 
     Raises:
         TooManyRejectedError: more entries are broken than ``max_rejected_fraction`` allows.
@@ -79,7 +83,8 @@ def write_dataset(
     _check_fraction(corpus, valid.rejected, max_rejected_fraction, table)
     if not valid.images:
         raise ValueError(
-            f"{name}: no image is valid. The first problems: {_first(valid.rejected)}. {table} lists all"
+            f"{name}: no image is valid. The first problems: {_first(valid.rejected)}. {table} "
+            "lists all"
         )
 
     leaked = _find_leakage(valid.images, files)
@@ -145,9 +150,11 @@ def _check_fraction(
     if len(broken) > allowed * total:
         images = sum(entry.kind == "image" for entry in broken)
         raise TooManyRejectedError(
-            f"{images} of {len(corpus.images)} images and {len(broken) - images} of {len(corpus.captions)} captions "
-            f"are rejected, together {len(broken) / total:.2%}, more than max_rejected_fraction {allowed:.2%}. "
-            f"The first: {_first(broken)}. {table} lists all; repair them or raise max_rejected_fraction"
+            f"{images} of {len(corpus.images)} images and {len(broken) - images} of "
+            f"{len(corpus.captions)} captions are rejected, together "
+            f"{len(broken) / total:.2%}, more than max_rejected_fraction {allowed:.2%}. The "
+            f"first: {_first(broken)}. {table} lists all; repair them or raise "
+            "max_rejected_fraction"
         )
 
 
@@ -158,7 +165,8 @@ def _first(rejected: Sequence[RejectedEntry]) -> str:
 def _find_leakage(
     images: Sequence[ImageEntry], files: dict[str, InspectedImage]
 ) -> list[dict[str, str]]:
-    """Return a row for every image whose file, or published features, also occurs in another split."""
+    """Return a row for every image whose file, or published features, also occurs in another
+    split."""
     by_hash: dict[str, list[ImageEntry]] = defaultdict(list)
     for image in images:
         if files[image.image_id].sha256:
@@ -171,7 +179,8 @@ def _find_leakage(
     ]
     if leaked:
         log_line(
-            f"leakage: {len(leaked)} images have identical content in more than one split, see leakage.parquet"
+            f"leakage: {len(leaked)} images have identical content in more than one split, see "
+            "leakage.parquet"
         )
     return leaked
 
@@ -188,17 +197,19 @@ def _image_row(image: ImageEntry, files: dict[str, InspectedImage]) -> dict[str,
 def validate_corpus(
     corpus: Corpus, copy_to: Path | None, max_pixels: int
 ) -> tuple[Corpus, dict[str, InspectedImage]]:
-    """Return the valid entries, and the files of the valid images by image id, which are copied to ``copy_to``.
+    """Return the valid entries, and the files of the valid images by image id, which are copied to
+    ``copy_to``.
 
-    An image needs a caption or a label, an unused id and a path inside the image root. Boxes are clipped to the image.
-    A phrase needs a box with an area.
+    An image needs a caption or a label, an unused id and a path inside the image root. Boxes are
+    clipped to the image. A phrase needs a box with an area.
     """
     rejected = list(corpus.rejected)
 
     def keep(
         kind: str, entries: Iterable[T], name: Callable[[T], str], check: Callable[[T], T | str]
     ) -> list[T]:
-        """Return the valid entries as ``check`` corrects them; it returns the reason for rejecting another one."""
+        """Return the valid entries as ``check`` corrects them; it returns the reason for rejecting
+        another one."""
         checked = [(entry, check(entry)) for entry in entries]
         rejected.extend(
             RejectedEntry(kind, name(entry), why) for entry, why in checked if isinstance(why, str)

@@ -1,7 +1,9 @@
-"""Durable changes of files and folders: after a kill or on a full disk, the old contents or the new ones are there.
+"""Durable changes of files and folders: after a kill or on a full disk, the old contents or the new
+ones are there.
 
-New contents are written aside, flushed to the disk and renamed. Where several files or folders change together, a
-journal lists the renames: the next process completes the change of a killed one, or discards it.
+New contents are written aside, flushed to the disk and renamed. Where several files or folders
+change together, a journal lists the renames: the next process completes the change of a killed one,
+or discards it.
 """
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once

@@ -20,7 +20,8 @@ KEPT = 30
 def write_cached(
     key: Sequence[Any], file: Path, write: Callable[..., None], *arguments: Any
 ) -> None:
-    """Write a file by ``write(*arguments, file)``, or copy it from the user's cache, which keeps it by ``key``."""
+    """Write a file by ``write(*arguments, file)``, or copy it from the user's cache, which keeps it
+    by ``key``."""
     content = json.dumps(
         [code_digest(), version("torch"), file.name, *key], sort_keys=True, default=list
     )

@@ -52,7 +52,8 @@ class Change:
 
 @contextmanager
 def change(root: Path) -> Iterator[Change]:
-    """Change files and folders below ``root`` together at the end of the block; an error changes nothing.
+    """Change files and folders below ``root`` together at the end of the block; an error changes
+    nothing.
 
     Other processes wait: they change or open the files of ``root`` before or after it.
     """
@@ -79,7 +80,8 @@ def complete(root: Path) -> None:
 
 @contextmanager
 def reading(*roots: Path) -> Iterator[None]:
-    """Complete the changes of killed processes below folders, and let no process change them in the block."""
+    """Complete the changes of killed processes below folders, and let no process change them in the
+    block."""
     with ExitStack() as stack:
         for root in sorted(set(roots)):
             while True:
@@ -99,7 +101,8 @@ def is_final(root: Path) -> bool:
 
 
 def _complete(root: Path) -> None:
-    """Rename and delete what the journal lists, and delete the journal last: a second time does the rest."""
+    """Rename and delete what the journal lists, and delete the journal last: a second time does the
+    rest."""
     folder = root / CHANGE
     if not is_final(root):
         return
@@ -135,7 +138,8 @@ def write_once(folder: Path, write: Callable[[Path], object]) -> None:
 
 @contextmanager
 def new_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Yield an empty folder beside ``folder`` to write to, which is renamed to it at the end; on an error, delete it.
+    """Yield an empty folder beside ``folder`` to write to, which is renamed to it at the end; on an
+    error, delete it.
 
     Raises:
         FileExistsError: there is such a folder, and it is not to be replaced.

@@ -1,4 +1,5 @@
-"""Single files and folders: written aside, flushed to the disk and renamed, or deleted; and the user's cache."""
+"""Single files and folders: written aside, flushed to the disk and renamed, or deleted; and the
+user's cache."""
 
 import errno
 import os
@@ -98,5 +99,6 @@ def delete(path: Path) -> None:
 
 
 def cache_folder(name: str = "graphs") -> Path:
-    """Return the folder ``name`` below the user's cache, which keeps computed files; it may not exist."""
+    """Return the folder ``name`` below the user's cache, which keeps computed files; it may not
+    exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal" / name

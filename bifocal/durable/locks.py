@@ -21,7 +21,8 @@ _held: dict[int, Path] = {}
 def locked(
     path: Path, make: Callable[[Path], object] | None = None, *, shared: bool = False
 ) -> Iterator[None]:
-    """Hold the lock of a file or folder, which ``make`` creates; wait while another process or thread has it."""
+    """Hold the lock of a file or folder, which ``make`` creates; wait while another process or
+    thread has it."""
     descriptor = _lock(path, make, shared=shared)
     try:
         yield
@@ -30,7 +31,8 @@ def locked(
 
 
 def hold(folder: Path) -> None:
-    """Lock a folder that this process writes until ``release``; ``ValueError`` if another process has locked it."""
+    """Lock a folder that this process writes until ``release``; ``ValueError`` if another process
+    has locked it."""
     release(folder)
     try:
         _lock(folder, wait=False)
@@ -89,7 +91,8 @@ def _unlock(descriptor: int) -> None:
 
 
 def _forget_locks() -> None:
-    """Close the descriptors in a forked process, which must not keep the lock of a killed parent."""
+    """Close the descriptors in a forked process, which must not keep the lock of a killed
+    parent."""
     for descriptor in list(_held):
         _unlock(descriptor)
 

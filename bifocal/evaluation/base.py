@@ -1,4 +1,5 @@
-"""Contract of evaluators: a subject in, a result with metrics, ranks and report sections out; and the report's page."""
+"""Contract of evaluators: a subject in, a result with metrics, ranks and report sections out; and
+the report's page."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,10 +51,12 @@ class Subject:
         vectorizer: fitted vectorizer of ``text``, for phrases and words that are not in the store.
         seed: of every random draw.
         resamples: of the images, for 95 % intervals.
-        shown: best and worst queries of each kind, wrong choices of each kind and similar images in the report.
-        compared: images of the split, and of the other splits, to compare for near-duplicates; 0 for none.
-        bank: training captions and images that correct hubness, as they are served with the model; None for no
-            correction.
+        shown: best and worst queries of each kind, wrong choices of each kind and similar images in
+            the report.
+        compared: images of the split, and of the other splits, to compare for near-duplicates; 0
+            for none.
+        bank: training captions and images that correct hubness, as they are served with the model;
+            None for no correction.
     """
 
     model: Model
@@ -91,7 +94,8 @@ class Subject:
 
     @cached_property
     def embeddings(self) -> tuple[Tensor, Tensor] | None:
-        """Embeddings of the split's images (N, d) and captions (M, d); None if the model has no single vectors."""
+        """Embeddings of the split's images (N, d) and captions (M, d); None if the model has no
+        single vectors."""
         if self.image_embeddings is None:
             return None
         return self.image_embeddings, embed_texts(
@@ -122,7 +126,8 @@ class Result:
     Attributes:
         title: of the evaluator, in the report and the model card.
         metrics: nested values for ``metrics.json``; no two evaluators may use the same key.
-        rows: scalars for MLflow, the model card and the page's tiles; by default the floats in ``metrics``.
+        rows: scalars for MLflow, the model card and the page's tiles; by default the floats in
+            ``metrics``.
         queries: one row per query, see ``bifocal.evaluation.rank_tables.query_ranks``.
         sections: of the page; by default one section with a table of ``rows``.
         tables: saved as ``<name>.csv``.
@@ -155,7 +160,8 @@ class Evaluator(Protocol):
     """Part of ``bifocal.evaluation``."""
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; a result with a ``skipped`` reason if the evaluator does not apply to it."""
+        """Evaluate ``subject``; a result with a ``skipped`` reason if the evaluator does not apply
+        to it."""
         ...
 
 
@@ -166,19 +172,22 @@ def merge_metrics(results: Iterable[Result]) -> dict[str, Any]:
         repeated = sorted(merged.keys() & result.metrics.keys())
         if repeated:
             raise ValueError(
-                f"{result.title} has the metrics {', '.join(repeated)} of another evaluator: list it once"
+                f"{result.title} has the metrics {', '.join(repeated)} of another evaluator: "
+                "list it once"
             )
         merged |= result.metrics
     return merged
 
 
 def scalar_metrics(results: Iterable[Result]) -> dict[str, float]:
-    """Return the scalars to track by their dotted names, without intervals, chance levels and counts."""
+    """Return the scalars to track by their dotted names, without intervals, chance levels and
+    counts."""
     return {row.name: row.value for result in results for row in result.metric_rows()}
 
 
 def summary_metrics(results: Iterable[Result]) -> dict[str, float]:
-    """Return at most ``MAX_SUMMARY`` scalars to compare experiments: headlines, or the first metric, of each result."""
+    """Return at most ``MAX_SUMMARY`` scalars to compare experiments: headlines, or the first
+    metric, of each result."""
     chosen: list[MetricRow] = []
     for result in results:
         rows = result.metric_rows()

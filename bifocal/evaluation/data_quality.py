@@ -1,4 +1,5 @@
-"""Data quality: captions that several images share or that fit other images better, near-duplicates across splits."""
+"""Data quality: captions that several images share or that fit other images better, near-duplicates
+across splits."""
 
 import numpy as np
 
@@ -12,7 +13,8 @@ SHOWN_CAPTIONS, SHOWN_PAIRS = 10, 12
 
 
 class DataQuality:
-    """Properties of the data that make metrics look better or worse than the model is; no metric."""
+    """Properties of the data that make metrics look better or worse than the model is; no
+    metric."""
 
     title = "Data quality"
 
@@ -64,7 +66,10 @@ def _mismatched_captions(subject: Subject) -> list[Block]:
     items = []
     for mismatch in found[:SHOWN_PAIRS]:
         image_id = ids[image_of_caption[mismatch.caption]]
-        note = f'{image_id}: "{texts[mismatch.caption]}" {mismatch.better:.0%} of the other images fit it better.'
+        note = (
+            f'{image_id}: "{texts[mismatch.caption]}" {mismatch.better:.0%} of the other '
+            "images fit it better."
+        )
         items.append(GalleryItem([Picture(subject.thumbnails.uri(image_id))], note))
     share = (
         f"{len(found):,} of {len(texts):,} captions fit their image worse than nine of ten others"
@@ -88,8 +93,9 @@ def _near_duplicates(subject: Subject) -> list[Block]:
         return [Note("No image files of this and another split were compared.")]
     pairs = near_duplicates(drawn[0], drawn[1], thumbnails.open)
     compared = (
-        f"{len(drawn[0]):,} of {len(all_ids[0]):,} images of this split were compared with {len(drawn[1]):,} of "
-        f"{len(all_ids[1]):,} images of other splits: {len(pairs):,} near-duplicates."
+        f"{len(drawn[0]):,} of {len(all_ids[0]):,} images of this split were compared with "
+        f"{len(drawn[1]):,} of {len(all_ids[1]):,} images of other splits: {len(pairs):,} "
+        "near-duplicates."
     )
     if not pairs:
         return [Note(compared)]

@@ -1,4 +1,5 @@
-"""Tables for a later comparison of two models: ranks of all queries, evaluated images, training images."""
+"""Tables for a later comparison of two models: ranks of all queries, evaluated images, training
+images."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -33,9 +34,10 @@ def query_ranks(
 ) -> pd.DataFrame:
     """Return per-query ranks, from 0, as a table with the columns of ``ranks.parquet``.
 
-    ``content`` is the SHA-256 of each query's image file or text: two models are compared on queries of equal content.
-    ``protocol`` is the hash of everything else that a rank depends on, such as the candidates: ranks under different
-    protocols are not comparable. The bootstrap resamples images, so each query has an ``image_id``.
+    ``content`` is the SHA-256 of each query's image file or text: two models are compared on
+    queries of equal content. ``protocol`` is the hash of everything else that a rank depends on,
+    such as the candidates: ranks under different protocols are not comparable. The bootstrap
+    resamples images, so each query has an ``image_id``.
     """
     columns = {"query": query, "image_id": image_id, "content": content, "protocol": protocol}
     table = pd.DataFrame(
@@ -58,8 +60,9 @@ def pool_hash(contents: Iterable[str]) -> str:
 def write_rank_tables(
     directory: Path, results: Sequence[Result], dataset: Dataset, split: str, features: FeatureStore
 ) -> None:
-    """Write ``ranks.parquet`` (queries of all results), ``trained_on.parquet`` (SHA-256 of image files outside
-    ``split``) and ``evaluated_on.parquet`` (image_id and SHA-256 of file and features of the images of ``split``).
+    """Write ``ranks.parquet`` (queries of all results), ``trained_on.parquet`` (SHA-256 of image
+    files outside ``split``) and ``evaluated_on.parquet`` (image_id and SHA-256 of file and features
+    of the images of ``split``).
     """
     tables = [result.queries for result in results if result.queries is not None]
     ranks = pd.concat(tables, ignore_index=True) if tables else query_ranks("", [], [], [], [], [])

@@ -31,7 +31,8 @@ class PixelReader(Protocol):
 def export_images(
     features: Path, folder: Path, encoder: PixelReader | None, seed: int
 ) -> list[Parity]:
-    """Write how an encoder reads images, with ``backbone.onnx`` if one graph can compute the features; check parity."""
+    """Write how an encoder reads images, with ``backbone.onnx`` if one graph can compute the
+    features; check parity."""
     parities: list[Parity] = []
     if exportable_extractor(features) is not None:
         export_backbone(features, folder)
@@ -48,27 +49,30 @@ def export_images(
 
 
 def keeps_pixels(encoder: PixelReader, resize: str, size: int) -> bool:
-    """Return whether an encoder reads pixels, and keeps images that were resized to ``size`` pixels."""
+    """Return whether an encoder reads pixels, and keeps images that were resized to ``size``
+    pixels."""
     if resize == "aspect":
         return encoder.keeps_any_size
     return resize == "square" and encoder.keeps_square(size)
 
 
 def exportable_extractor(features: Path) -> GridExtractor | None:
-    """Return a store's extractor with weights; None for published features, proposals, pixels, kept aspect ratios."""
+    """Return a store's extractor with weights; None for published features, proposals, pixels, kept
+    aspect ratios."""
     return extractor_of(FeatureStore(features).metadata, features / WEIGHTS_FILE)
 
 
 def export_backbone(features: Path, folder: Path) -> None:
-    """Write ``backbone.onnx``, from ``pixels`` (batch, 3, size, size) uint8 to ``features`` (batch, R, D) float32, and
-    ``preprocessing.json``. The user's cache keeps the graph.
+    """Write ``backbone.onnx``, from ``pixels`` (batch, 3, size, size) uint8 to ``features`` (batch,
+    R, D) float32, and ``preprocessing.json``. The user's cache keeps the graph.
     """
     write_backbone(FeatureStore(features).metadata, features / WEIGHTS_FILE, folder)
     write_preprocessing(features, folder)
 
 
 def write_preprocessing(features: Path, folder: Path, stretched_side: int | None = None) -> None:
-    """Write ``preprocessing.json``: size in pixels, interpolation, decoded side, crop and resizing."""
+    """Write ``preprocessing.json``: size in pixels, interpolation, decoded side, crop and
+    resizing."""
     preprocessing = FeatureStore(features).metadata["preprocessing"]
     # Without a crop, "scaled" is missing.
     content = {
@@ -85,7 +89,8 @@ def write_preprocessing(features: Path, folder: Path, stretched_side: int | None
 
 
 def compare_backbone(features: Path, file: Path, seed: int) -> Iterator[Parity]:
-    """Compare an exported backbone with torch on random images; differences are relative to the largest feature."""
+    """Compare an exported backbone with torch on random images; differences are relative to the
+    largest feature."""
     module, size = cells_module(FeatureStore(features).metadata, features / WEIGHTS_FILE)
     generator = torch.Generator().manual_seed(seed)
 

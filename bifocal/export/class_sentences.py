@@ -1,4 +1,5 @@
-"""Encoders without training: class probabilities of an image times sentence vectors of the classes."""
+"""Encoders without training: class probabilities of an image times sentence vectors of the
+classes."""
 
 import json
 import shutil
@@ -21,19 +22,22 @@ SIZE = 320
 
 
 def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
-    """Write the encoders of images and of sentences that the graphs of an exported pointing head give, and the head.
+    """Write the encoders of images and of sentences that the graphs of an exported pointing head
+    give, and the head.
 
-    An image has the class probabilities p, the mean over the cells of its last map; a class k has the vector v_k, the
-    normalized sum of the sentence vectors of its names and of its definition::
+    An image has the class probabilities p, the mean over the cells of its last map; a class k has
+    the vector v_k, the normalized sum of the sentence vectors of its names and of its definition::
 
         image    = normalize(sum_k p_k (v_k - mean(v)))        sentence = its sentence vector
 
-    This is eq. (2) of Norouzi et al., "Zero-shot learning by convex combination of semantic embeddings", ICLR 2014,
-    with all classes. Without subtracting the mean, all images are near one vector.
+    This is eq. (2) of Norouzi et al., "Zero-shot learning by convex combination of semantic
+    embeddings", ICLR 2014, with all classes. Without subtracting the mean, all images are near one
+    vector.
     """
     if not (head / SENTENCES).is_file():
         raise ValueError(
-            "a search without training needs a sentence encoder beside the backbone, and there is none"
+            "a search without training needs a sentence encoder beside the backbone, and there "
+            "is none"
         )
     stored = load_file(head / VECTORS)
     named = stored["named"]
@@ -61,7 +65,8 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
 def _image_graph(
     model: onnx.ModelProto, vectors: NDArray[np.float32], size: int
 ) -> onnx.ModelProto:
-    """Return the graph of the class logits behind pixels of ``size``, with embeddings in place of the logits."""
+    """Return the graph of the class logits behind pixels of ``size``, with embeddings in place of
+    the logits."""
     graph = model.graph
     (pixels,), (logits,) = graph.input, graph.output
     bytes_name = f"{pixels.name}_bytes"

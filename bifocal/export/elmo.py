@@ -34,15 +34,17 @@ class _Layers(nn.Module):
 
 
 def export_elmo(text: Path, file: Path) -> None:
-    """Write the network of ``ElmoLayers``: ``symbols`` (words, symbols of a word), ``words`` (steps, batch) and
-    ``lengths`` (batch,), int64, to ``values`` (batch, L, steps - 2, K) float32, zero after the ends of sentences.
+    """Write the network of ``ElmoLayers``: ``symbols`` (words, symbols of a word), ``words``
+    (steps, batch) and ``lengths`` (batch,), int64, to ``values`` (batch, L, steps - 2, K) float32,
+    zero after the ends of sentences.
     """
     run_in_fresh_process(_export, text, file)
     check_shapes(file, _shapes(_load(text)))
 
 
 def compare_elmo(text: Path, file: Path, seed: int) -> Iterator[Parity]:
-    """Compare an exported ELMo with torch on random sentences; differences are relative to the largest value."""
+    """Compare an exported ELMo with torch on random sentences; differences are relative to the
+    largest value."""
     elmo = _load(text)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     for batch, length, sentences in random_sentences(seed):

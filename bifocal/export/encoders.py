@@ -1,4 +1,5 @@
-"""Export of a model: ONNX graphs of its encoders, and a scoring graph unless scores are dot products."""
+"""Export of a model: ONNX graphs of its encoders, and a scoring graph unless scores are dot
+products."""
 
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -28,8 +29,9 @@ Encoder = TwoBranchModel | GroundingModel
 
 
 class LateInteraction(nn.Module):
-    """Scores (N, M) of a ``GroundingModel``, R_w + R_s for all pairs, in operations that ONNX supports. Akbari et al.,
-    CVPR 2019, eq. (1)-(6); cells (N, L, R, d), sentences (M, d) and words (M, T, d) are zero for padding.
+    """Scores (N, M) of a ``GroundingModel``, R_w + R_s for all pairs, in operations that ONNX
+    supports. Akbari et al., CVPR 2019, eq. (1)-(6); cells (N, L, R, d), sentences (M, d) and words
+    (M, T, d) are zero for padding.
     """
 
     def __init__(self, model: GroundingModel) -> None:
@@ -88,7 +90,8 @@ class _TextBranch(nn.Module):
 
 
 def branches(model: Model) -> tuple[Branch, ...]:
-    """Return the graphs that a model needs: both encoders, and the scores unless they are a dot product."""
+    """Return the graphs that a model needs: both encoders, and the scores unless they are a dot
+    product."""
     return (
         ("image_encoder", "text_encoder")
         if model.single_vector
@@ -97,14 +100,16 @@ def branches(model: Model) -> tuple[Branch, ...]:
 
 
 def chosen_localizer(model: Model, localizer: Any = None) -> Localizer | None:
-    """Return the localizer to export with a model, by default the image encoder's own; None if it has none."""
+    """Return the localizer to export with a model, by default the image encoder's own; None if it
+    has none."""
     chosen: AutoLocalizer | Localizer
     chosen = AutoLocalizer() if localizer is None else build("bifocal.localization", localizer)
     return chosen.for_model(model)
 
 
 def region_localizer(model: Model, localizer: Any = None) -> Localizer | None:
-    """Return the localizer of a model if it needs the output "regions" of the image encoder; None otherwise."""
+    """Return the localizer of a model if it needs the output "regions" of the image encoder; None
+    otherwise."""
     chosen = chosen_localizer(model, localizer)
     served = None if chosen is None else chosen.served()
     return chosen if served and served.vectors == REGIONS else None
@@ -115,9 +120,9 @@ def export_encoder(
 ) -> None:
     """Write one graph of a saved model.
 
-    Outputs: unit ``embeddings`` (batch, d), and ``regions`` (batch, regions, d) if a localizer compares regions. A
-    ``GroundingModel`` has ``cells`` (batch, L, R, d), ``sentences`` (batch, d) and ``words`` (batch, time, d); a third
-    graph has ``scores`` (images, sentences).
+    Outputs: unit ``embeddings`` (batch, d), and ``regions`` (batch, regions, d) if a localizer
+    compares regions. A ``GroundingModel`` has ``cells`` (batch, L, R, d), ``sentences`` (batch, d)
+    and ``words`` (batch, time, d); a third graph has ``scores`` (images, sentences).
     """
     run_in_fresh_process(_export, model_directory, branch, file, localizer)
     check_shapes(file, input_shapes(load_model(model_directory), branch))
@@ -172,7 +177,8 @@ def output_names(model: Model, branch: Branch, localizer: Any = None) -> tuple[s
 def example_inputs(
     model: Model, branch: Branch, batch: int, length: int, seed: int
 ) -> tuple[Tensor, ...]:
-    """Return random inputs of a branch; ``length`` is regions of each level, or words, or enlarges an image."""
+    """Return random inputs of a branch; ``length`` is regions of each level, or words, or enlarges
+    an image."""
     generator = torch.Generator().manual_seed(seed)
     shapes = input_shapes(model, branch)
     if branch == "scores":
@@ -198,7 +204,8 @@ def example_inputs(
 def _encodings(
     model: Model, batch: int, length: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return cells of ``batch`` images, and one sentence more, with padding; unit vectors as the encoders return."""
+    """Return cells of ``batch`` images, and one sentence more, with padding; unit vectors as the
+    encoders return."""
     dim, levels, sentences = (
         model.image_encoder.dim,
         model.image_encoder.levels_per_image,

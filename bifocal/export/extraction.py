@@ -1,4 +1,5 @@
-"""The ONNX graph of an extractor of features, and extraction by ONNX Runtime: half of torch's time on a CPU."""
+"""The ONNX graph of an extractor of features, and extraction by ONNX Runtime: half of torch's time
+on a CPU."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,8 @@ def use_onnx(source: FeatureSource, metadata: Mapping[str, Any], folder: Path, i
         source: of the features.
         metadata: of the feature store, from ``open_source``.
         folder: the feature directory, with the weights.
-        images: number in the whole dataset, so that a resumed run and all shards make the same choice.
+        images: number in the whole dataset, so that a resumed run and all shards make the same
+            choice.
     """
     if images < FEWEST or torch.cuda.is_available() or not isinstance(source, NetworkFeatures):
         return
@@ -56,7 +58,8 @@ def use_onnx(source: FeatureSource, metadata: Mapping[str, Any], folder: Path, i
 
 
 def extractor_of(metadata: Mapping[str, Any], weights: Path) -> GridExtractor | None:
-    """Return the extractor of a store's metadata with the weights in a file, see ``exportable_extractor``; or None."""
+    """Return the extractor of a store's metadata with the weights in a file, see
+    ``exportable_extractor``; or None."""
     one_size = metadata.get("preprocessing", {}).get("resize") in ("square", "crop")
     if not one_size or "arguments" not in metadata or not weights.is_file():
         return None

@@ -1,4 +1,5 @@
-"""Export of a model's localizer: how the scores of the regions are computed from the exported graphs, without torch."""
+"""Export of a model's localizer: how the scores of the regions are computed from the exported
+graphs, without torch."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ PATCHES = 5
 def export_localizer(
     model_directory: Path, features: Path, folder: Path, localizer: Any = None
 ) -> None:
-    """Write ``localizer.json`` after the graphs in ``folder``, if the model has a localizer and reads images."""
+    """Write ``localizer.json`` after the graphs in ``folder``, if the model has a localizer and
+    reads images."""
     model = load_model(model_directory)
     chosen = chosen_localizer(model, localizer)
     served = None if chosen is None else chosen.served()
@@ -44,7 +46,8 @@ def export_localizer(
 def compare_localizer(
     model_directory: Path, folder: Path, seed: int, localizer: Any = None
 ) -> Iterator[Parity]:
-    """Compare the scores of an exported localizer with torch's on random images, relative to the largest score."""
+    """Compare the scores of an exported localizer with torch's on random images, relative to the
+    largest score."""
     if not (folder / LOCALIZER).is_file():
         return
     model = load_model(model_directory)
@@ -99,7 +102,8 @@ def _random_images(
     encoder = model.image_encoder
     if encoder.reads_pixels:
         side = json.loads((folder / PREPROCESSING).read_text())["size"]
-        # White noise would give nearly constant maps, and their standardized scores would be rounding errors.
+        # White noise would give nearly constant maps, and their standardized scores would be
+        # rounding errors.
         pixels = interpolate(
             255 * torch.rand(IMAGES, 3, PATCHES, PATCHES, generator=generator), size=(side, side)
         )

@@ -1,4 +1,5 @@
-"""Export of a whole model: all graphs, and the files that turn a sentence or an image into their inputs."""
+"""Export of a whole model: all graphs, and the files that turn a sentence or an image into their
+inputs."""
 
 import json
 import shutil
@@ -33,10 +34,17 @@ from bifocal.text.vectorizers.open_clip_text import TOWER
 
 
 def export_model(
-    embedding: Path, features: Path, text: Path, folder: Path, *, seed: int, localizer: Any | None = None,
+    embedding: Path,
+    features: Path,
+    text: Path,
+    folder: Path,
+    *,
+    seed: int,
+    localizer: Any | None = None,
     pointing: Any | None = None,
-) -> list[Parity]:  # fmt: skip
-    """Write a model's graphs and compare them with torch; ``localizer`` None is the image encoder's own.
+) -> list[Parity]:
+    """Write a model's graphs and compare them with torch; ``localizer`` None is the image encoder's
+    own.
 
     ``pointing`` is a part of ``bifocal.localization.heads``, or None.
     """
@@ -79,7 +87,8 @@ def _export_encoders(
 
 
 def _export_vectorizer(text: Path, folder: Path, seed: int) -> Iterator[Parity]:
-    """Copy the vocabulary of token ids, export ELMo, or copy another fitted vectorizer without its network."""
+    """Copy the vocabulary of token ids, export ELMo, or copy another fitted vectorizer without its
+    network."""
     name = TextStore(text).format.name
     if name == "tokens":
         shutil.copy(text / Vocabulary.FILE, folder / Vocabulary.FILE)
@@ -91,7 +100,8 @@ def _export_vectorizer(text: Path, folder: Path, seed: int) -> Iterator[Parity]:
 
 
 def _unused_files(folder: str, names: Sequence[str]) -> set[str]:
-    """Return the files of a text that serving does not need: captions, and networks that are in a graph."""
+    """Return the files of a text that serving does not need: captions, and networks that are in a
+    graph."""
     return {CAPTIONS, "manifest.json", NETWORK, *([TOWER] if TOKENIZER in names else [])} & set(
         names
     )

@@ -1,4 +1,5 @@
-"""Export of text encoders behind pretrained networks: one ONNX graph from the ids of subwords to embeddings."""
+"""Export of text encoders behind pretrained networks: one ONNX graph from the ids of subwords to
+embeddings."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,7 +33,8 @@ IDS: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
 
 
 def has_network(text: Path) -> bool:
-    """Return whether the graph of the text encoder must contain networks, or join the vectors, of a vectorizer."""
+    """Return whether the graph of the text encoder must contain networks, or join the vectors, of a
+    vectorizer."""
     vectorizer = load_vectorizer(text).vectorizer
     return (
         isinstance(vectorizer, Concatenated | SentenceVectors) or _network(vectorizer) is not None
@@ -40,8 +42,9 @@ def has_network(text: Path) -> bool:
 
 
 def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
-    """Write the text encoder with its vectorizer's network: ``values`` (batch, time) int64 subwords and ``lengths``
-    (batch,), or with ``Concatenated`` also ``values_1`` (batch, K) float32 and so on.
+    """Write the text encoder with its vectorizer's network: ``values`` (batch, time) int64 subwords
+    and ``lengths`` (batch,), or with ``Concatenated`` also ``values_1`` (batch, K) float32 and so
+    on.
     """
     export_encoder(model_directory, "text_encoder", file)
     fronts: list[onnx.ModelProto | int] = []
@@ -60,7 +63,8 @@ def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
 
 
 def export_sentences(encoder: TransformerFolder, folder: Path) -> Path:
-    """Write ``sentences.onnx`` of an encoder, from ``ids`` and ``lengths`` to vectors; the user's cache keeps it."""
+    """Write ``sentences.onnx`` of an encoder, from ``ids`` and ``lengths`` to vectors; the user's
+    cache keeps it."""
     file = folder / SENTENCES
     write_cached([encoder.identity()], file, run_in_fresh_process, _export_sentences, encoder)
     return file
@@ -69,7 +73,8 @@ def export_sentences(encoder: TransformerFolder, folder: Path) -> Path:
 def compare_text_encoder(
     model_directory: Path, text: Path, file: Path, seed: int
 ) -> Iterator[Parity]:
-    """Compare an exported graph with vectorizer and model in torch on random sentences, as services read them."""
+    """Compare an exported graph with vectorizer and model in torch on random sentences, as services
+    read them."""
     model, vectorizer = cast(Encoder, load_model(model_directory)).eval(), load_vectorizer(text)
     readers, session = open_readers(text), open_session(file)
     for batch, length, words in random_sentences(seed):
@@ -95,7 +100,8 @@ def _parts(vectorizer: Vectorizer) -> Sequence[Vectorizer]:
 def _network(
     vectorizer: Vectorizer,
 ) -> tuple[nn.Module, dict[str, Shape], tuple[Tensor, ...]] | None:
-    """Return the network of a vectorizer, its inputs and an example of them; None without a network."""
+    """Return the network of a vectorizer, its inputs and an example of them; None without a
+    network."""
     if isinstance(vectorizer, TransformerTokens):
         special = sum(len(ids) for ids in vectorizer.tokenizer.special_ids())
         ids, lengths = (
@@ -128,7 +134,8 @@ def _export_sentences(encoder: TransformerFolder, file: Path) -> None:
 
 
 def _joined(fronts: Sequence[onnx.ModelProto | int], model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the graph of ``model`` behind graphs of networks and inputs of K numbers, one after the other."""
+    """Return the graph of ``model`` behind graphs of networks and inputs of K numbers, one after
+    the other."""
     nodes, inputs, vectors, lengths = list[Any](), list[Any](), list[str](), "lengths"
     for number, front in enumerate(fronts):
         names = [f"{name}_{number}" if number else name for name in ("values", "lengths", "time")]

@@ -1,4 +1,5 @@
-"""Export of a contrastive model of open_clip as two ONNX graphs, in the layout of ``bifocal.onnx.towers``."""
+"""Export of a contrastive model of open_clip as two ONNX graphs, in the layout of
+``bifocal.onnx.towers``."""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +56,8 @@ def export_towers(source: Path, folder: Path, seed: int = 0) -> list[Parity]:
     """Write the graphs of a folder that open_clip writes for a hub, and compare them with torch.
 
     Args:
-        source: folder with ``open_clip_config.json``, ``open_clip_model.safetensors`` and the files of a tokenizer.
+        source: folder with ``open_clip_config.json``, ``open_clip_model.safetensors`` and the files
+            of a tokenizer.
 
     Raises:
         ValueError: the tokens cannot be computed without open_clip.
@@ -98,7 +100,8 @@ def _write_tokenizer(backbone: OpenClipBackbone, folder: Path) -> None:
         return
     if not is_published(tokenizer):
         raise ValueError(
-            f"the tokenizer of {backbone.name} cannot be exported: it differs from its tokenizer.json"
+            f"the tokenizer of {backbone.name} cannot be exported: it differs from its "
+            "tokenizer.json"
         )
     tokenizer.tokenizer.save_pretrained(folder)
 

@@ -25,7 +25,8 @@ BATCH, REPETITIONS, WARM_UP = 32, 20, 3
 
 @dataclass(frozen=True)
 class Variant:
-    """Size in MB of exported graphs, median time in ms per input (file or features) on one core, and R@1 in percent."""
+    """Size in MB of exported graphs, median time in ms per input (file or features) on one core,
+    and R@1 in percent."""
 
     megabytes: float
     sentence_ms: float
@@ -42,7 +43,8 @@ class Variant:
 def quantize_and_measure(
     folder: Path, split: Dataset, features: FeatureStore, max_loss: float
 ) -> dict[str, float]:
-    """Quantize all graphs, write ``quantization.json``; ``ValueError`` above a loss of ``max_loss`` points of R@1."""
+    """Quantize all graphs, write ``quantization.json``; ``ValueError`` above a loss of ``max_loss``
+    points of R@1."""
     variants = {"float32": measure(folder, split, features)}
     for file in track(sorted(folder.glob("*.onnx")), "quantize"):
         quantize_graph(file)
@@ -57,8 +59,9 @@ def quantize_and_measure(
     loss = variants["float32"].recall - variants["int8"].recall
     if loss > max_loss:
         raise ValueError(
-            f"graphs of int8 lose {loss:.2f} points of R@1 on the split, and the largest allowed loss is "
-            f"{max_loss:.2f}: set precision to float32, or raise max_recall_loss"
+            f"graphs of int8 lose {loss:.2f} points of R@1 on the split, and the largest "
+            f"allowed loss is {max_loss:.2f}: set precision to float32, or raise "
+            "max_recall_loss"
         )
     return {
         f"{name}.{key}": value for name, values in content.items() for key, value in values.items()
@@ -66,7 +69,8 @@ def quantize_and_measure(
 
 
 def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
-    """Measure the graphs in ``folder`` on the first images of a split, by the modules that serve them."""
+    """Measure the graphs in ``folder`` on the first images of a split, by the modules that serve
+    them."""
     dataset = split.first(IMAGES)
     embedder = Embedder(folder, threads=1)
     if len(embedder.texts.get_outputs()) > 1:

@@ -23,7 +23,8 @@ class ImageRegions(NamedTuple):
 class FeatureExtractor(Protocol):
     """Extractor of an image's features with the network ``backbone``.
 
-    If ``keeps_weights``, the feature directory keeps the weights for trained encoders and exported graphs.
+    If ``keeps_weights``, the feature directory keeps the weights for trained encoders and exported
+    graphs.
     """
 
     keeps_weights: bool
@@ -48,7 +49,8 @@ class FeatureExtractor(Protocol):
         """Return backbone, layer and preprocessing, for the metadata of the feature store."""
 
     def preprocess(self, image: Image.Image) -> Any:
-        """Return the input of ``extract`` for an RGB image, such as its pixels (3, H, W) uint8. Thread-safe."""
+        """Return the input of ``extract`` for an RGB image, such as its pixels (3, H, W) uint8.
+        Thread-safe."""
 
     def extract(self, images: Sequence[Any]) -> list[ImageRegions]:
         """Return the regions of each preprocessed image, computed on the network's device."""
@@ -64,19 +66,22 @@ class GridExtractor(FeatureExtractor, Protocol):
 
 @runtime_checkable
 class BoxExtractor(FeatureExtractor, Protocol):
-    """Extractor that also computes the features of given boxes, such as the ground-truth boxes of phrases."""
+    """Extractor that also computes the features of given boxes, such as the ground-truth boxes of
+    phrases."""
 
     truth_regions: (
         int  # maximum number of ground-truth boxes per image; they are part of ``regions``
     )
 
     def preprocess(self, image: Image.Image, truth: Tensor | None = None) -> Any:
-        """Return the input of ``extract`` for an image and its ground-truth boxes (t, 4), relative to its sides."""
+        """Return the input of ``extract`` for an image and its ground-truth boxes (t, 4), relative
+        to its sides."""
 
 
 @runtime_checkable
 class FittedExtractor(FeatureExtractor, Protocol):
-    """Extractor with parameters besides the network's weights, which it learns from training images."""
+    """Extractor with parameters besides the network's weights, which it learns from training
+    images."""
 
     fit_images: int  # maximum number of training images to learn from
     extra_names: tuple[str, ...]  # names of these parameters in a weights file

@@ -1,4 +1,5 @@
-"""Boxes of feature maps, crops and phrases, x0 y0 x1 y1 relative to the image's width and height."""
+"""Boxes of feature maps, crops and phrases, x0 y0 x1 y1 relative to the image's width and
+height."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -32,13 +33,15 @@ def mirrored(boxes: Tensor) -> Tensor:
 
 
 def coordinates(boxes: Tensor) -> Tensor:
-    """Return boxes (n, 4) as features (n, 7): x0 y0 x1 y1, width, height, area (Hu et al., CVPR 2016)."""
+    """Return boxes (n, 4) as features (n, 7): x0 y0 x1 y1, width, height, area (Hu et al., CVPR
+    2016)."""
     sides = boxes[:, 2:] - boxes[:, :2]
     return torch.cat([boxes, sides, sides.prod(dim=1, keepdim=True)], dim=1)
 
 
 def relative_boxes(boxes: ArrayLike, width: float, height: float) -> NDArray[np.float32]:
-    """Return boxes (n, 4) in pixels as float32 relative to the image's width and height, clipped to [0, 1]."""
+    """Return boxes (n, 4) in pixels as float32 relative to the image's width and height, clipped to
+    [0, 1]."""
     pixels = np.asarray(boxes, np.float64).reshape(-1, 4)
     relative: NDArray[np.float32] = (
         (pixels / (width, height, width, height)).clip(0, 1).astype(np.float32)
@@ -56,7 +59,8 @@ def image_sizes(dataset: Dataset) -> dict[str, tuple[float, float]]:
 
 
 def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
-    """Return the distinct boxes (t, 4), relative, of each training image's phrases; at most ``maximum`` per image."""
+    """Return the distinct boxes (t, 4), relative, of each training image's phrases; at most
+    ``maximum`` per image."""
     train = dataset.split("train")
     sizes = image_sizes(train)
     boxes: dict[str, dict[tuple[float, ...], None]] = {image_id: {} for image_id in sizes}
@@ -68,7 +72,8 @@ def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
     if dropped:
         total = sum(map(len, boxes.values()))
         log_line(
-            f"{dropped} of {total} ground-truth boxes get no features: an image has more than {maximum}"
+            f"{dropped} of {total} ground-truth boxes get no features: an image has more than "
+            f"{maximum}"
         )
     return {
         image_id: torch.tensor(list(rows)[:maximum]).view(-1, 4) for image_id, rows in boxes.items()
@@ -82,7 +87,8 @@ class CellExtractor(ABC):
 
     @property
     def crop_side(self) -> int | None:
-        """Side of the central square that the network sees, pixels; None if it sees the whole image."""
+        """Side of the central square that the network sees, pixels; None if it sees the whole
+        image."""
         return self.backbone.size if self.backbone.resize == "crop" else None
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:

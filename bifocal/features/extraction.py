@@ -20,7 +20,8 @@ from bifocal.onnx.images import open_image
 from bifocal.progress import track
 
 CPU_BATCH = 4
-"""Most images per forward pass on a CPU: maps of more leave its caches, and take up to 1.5 times as long."""
+"""Most images per forward pass on a CPU: maps of more leave its caches, and take up to 1.5 times as
+long."""
 
 
 def write_features(
@@ -39,7 +40,8 @@ def write_features(
 
 
 class NetworkFeatures:
-    """Features that an extractor computes from a dataset's images; at most three batches are in memory."""
+    """Features that an extractor computes from a dataset's images; at most three batches are in
+    memory."""
 
     def __init__(self, extractor: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
         self.extractor, self.dataset, self.batch_size = extractor, dataset, batch_size

@@ -18,7 +18,8 @@ from bifocal.onnx.pixels import DECODED_SCALE, resized_size
 
 
 def open_features(directory: Path, dataset: Dataset) -> FeatureStore:
-    """Open a feature directory: stored features, or the image files of the dataset (extractor ``ImageFiles``).
+    """Open a feature directory: stored features, or the image files of the dataset (extractor
+    ``ImageFiles``).
 
     Args:
         dataset: the images; it may lie elsewhere than when the features were extracted.
@@ -34,7 +35,8 @@ def open_features(directory: Path, dataset: Dataset) -> FeatureStore:
 
 
 class ImageFileStore(FeatureStore):
-    """Pixels of image files behind the interface of the feature store; threads decode one batch ahead."""
+    """Pixels of image files behind the interface of the feature store; threads decode one batch
+    ahead."""
 
     def __init__(self, directory: Path, dataset: Dataset) -> None:
         super().__init__(directory)
@@ -46,7 +48,8 @@ class ImageFileStore(FeatureStore):
         self._next_batch = ThreadPoolExecutor(1)
 
     def gather(self, rows: ArrayLike | Tensor) -> RegionBatch:
-        """Return the pixels (B, 3, H, W) uint8 of the images in ``rows`` (B,), zero in the padding, in that order."""
+        """Return the pixels (B, 3, H, W) uint8 of the images in ``rows`` (B,), zero in the padding,
+        in that order."""
         index = np.asarray(rows, dtype=np.int64)
         widths, heights = self._sizes[index].T
         width, height = int(widths.max(initial=0)), int(heights.max(initial=0))
@@ -94,6 +97,7 @@ class ImageFileStore(FeatureStore):
                 int(width), int(height), size, resize
             ):
                 raise ValueError(
-                    f"image {image_id!r} has {width} x {height} pixels in the dataset, but the features were made from "
-                    "an image of another size: extract the features of this dataset"
+                    f"image {image_id!r} has {width} x {height} pixels in the dataset, but the "
+                    "features were made from an image of another size: extract the features "
+                    "of this dataset"
                 )

@@ -36,7 +36,8 @@ class StoreFile(NamedTuple):
 
 
 def feature_type(metadata: Mapping[str, Any]) -> np.dtype[Any]:
-    """Return the dtype of a store's features: float16, unless the metadata have ``dtype``, such as "uint8"."""
+    """Return the dtype of a store's features: float16, unless the metadata have ``dtype``, such as
+    "uint8"."""
     name: str = metadata.get("dtype", "float16")
     return np.dtype(name)
 
@@ -67,19 +68,21 @@ def open_store_file(path: Path) -> StoreFile:
         )
     except (pa.ArrowInvalid, pa.ArrowIndexError, KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(
-            f"{path} is not a complete file of a feature store ({error}): delete it and extract the features again"
+            f"{path} is not a complete file of a feature store ({error}): delete it and "
+            "extract the features again"
         ) from error
 
 
 def check_same_metadata(
     path: Path, metadata: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> None:
-    """Raise ``ValueError`` unless the metadata of the file ``path`` are as expected; the message names a key."""
+    """Raise ``ValueError`` unless the metadata of the file ``path`` are as expected; the message
+    names a key."""
     for key in sorted(metadata.keys() | expected.keys()):
         if metadata.get(key) != expected.get(key):
             raise ValueError(
-                f"{path} holds other features: its {key} is {metadata.get(key)!r}, expected {expected.get(key)!r}; "
-                "delete the files of the other extraction"
+                f"{path} holds other features: its {key} is {metadata.get(key)!r}, expected "
+                f"{expected.get(key)!r}; delete the files of the other extraction"
             )
 
 
@@ -87,10 +90,12 @@ class RegionBatch(NamedTuple):
     """The regions of B images, or their pixels (extractors Pixels and ImageFiles).
 
     Attributes:
-        features: (B, R, D) float16, zero where there is no region; or (B, 3, H, W) uint8, zero in the padding.
-        mask: (B, R) bool, True for regions, which precede the padding; or (B, H, W), True for pixels of the image.
-        boxes: (B, R, 4) float32, x0 y0 x1 y1 relative to the image's width and height; NaN if the source has none.
-            (B, 0, 4) for pixels.
+        features: (B, R, D) float16, zero where there is no region; or (B, 3, H, W) uint8, zero in
+            the padding.
+        mask: (B, R) bool, True for regions, which precede the padding; or (B, H, W), True for
+            pixels of the image.
+        boxes: (B, R, 4) float32, x0 y0 x1 y1 relative to the image's width and height; NaN if the
+            source has none. (B, 0, 4) for pixels.
     """
 
     features: Tensor
@@ -99,20 +104,26 @@ class RegionBatch(NamedTuple):
 
 
 class FeatureStore:
-    """Random access to features on disk: opening loads no features, and a gather copies each region once.
+    """Random access to features on disk: opening loads no features, and a gather copies each region
+    once.
 
-    Resident memory is bounded for a store of any size: after reading, pages are released to the system's page cache.
+    Resident memory is bounded for a store of any size: after reading, pages are released to the
+    system's page cache.
 
     Args:
-        directory: holds the ``*.arrow`` files of :class:`FeatureWriter`; they are read in the order of their names.
+        directory: holds the ``*.arrow`` files of :class:`FeatureWriter`; they are read in the order
+            of their names.
 
     Attributes:
         image_ids: (N,) in the order of the rows.
         regions: R, the maximum number of regions per image, without ground-truth boxes.
-        truth_regions: T, the maximum number of ground-truth boxes per image, which only ``gather_regions`` returns.
-        dim: D, the dimension of a region's features; 3 for pixels, whose files have R = H rows of R x 3 numbers.
+        truth_regions: T, the maximum number of ground-truth boxes per image, which only
+            ``gather_regions`` returns.
+        dim: D, the dimension of a region's features; 3 for pixels, whose files have R = H rows of R
+            x 3 numbers.
         pixels: whether ``gather`` returns images.
-        metadata: the writer's metadata: extractor, backbone, layer, SHA-256 of the weights, preprocessing.
+        metadata: the writer's metadata: extractor, backbone, layer, SHA-256 of the weights,
+            preprocessing.
 
     Raises:
         FileNotFoundError: the directory holds no ``*.arrow`` file.
@@ -156,7 +167,8 @@ class FeatureStore:
                 if self._row[image_id] != row
             )
             raise ValueError(
-                f"{directory} holds image {twice!r} twice: remove the files of one of the extractions"
+                f"{directory} holds image {twice!r} twice: remove the files of one of the "
+                "extractions"
             )
         self._file_of_row = np.repeat(
             np.arange(len(paths)), [len(file.image_ids) for file in self._files]
@@ -184,13 +196,15 @@ class FeatureStore:
         missing = [image_id for image_id in requested if image_id not in self._row]
         if missing:
             raise ValueError(
-                f"the feature store lacks {len(missing)} of {len(requested)} images, the first is {missing[0]!r}: "
-                f"extract the features of the dataset that has them (the store has {len(self)} images)"
+                f"the feature store lacks {len(missing)} of {len(requested)} images, the first "
+                f"is {missing[0]!r}: extract the features of the dataset that has them (the "
+                f"store has {len(self)} images)"
             )
         return np.array([self._row[image_id] for image_id in requested], dtype=np.int64)
 
     def gather(self, rows: ArrayLike | Tensor) -> RegionBatch:
-        """Return the regions of the images in ``rows`` (B,), in that order; a row may occur more than once.
+        """Return the regions of the images in ``rows`` (B,), in that order; a row may occur more
+        than once.
 
         Raises:
             ValueError: the store holds no features, but the sizes of image files.
@@ -261,15 +275,18 @@ class FeatureStore:
         return torch.from_numpy(self._boxes[np.asarray(rows, dtype=np.int64)])
 
     def truth_boxes(self, rows: ArrayLike | Tensor) -> Tensor:
-        """Return the ground-truth boxes (B, T, 4) of the images in ``rows``; NaN where there is none."""
+        """Return the ground-truth boxes (B, T, 4) of the images in ``rows``; NaN where there is
+        none."""
         return torch.from_numpy(self._truth_boxes[np.asarray(rows, dtype=np.int64)])
 
     def counts(self, rows: ArrayLike | Tensor) -> Tensor:
-        """Return the number of regions (B,) int32 of the images in ``rows``, without ground-truth boxes."""
+        """Return the number of regions (B,) int32 of the images in ``rows``, without ground-truth
+        boxes."""
         return torch.from_numpy(self._counts[np.asarray(rows, dtype=np.int64)])
 
     def scores(self, rows: ArrayLike | Tensor) -> Tensor:
-        """Return the region scores of the images in ``rows``: (B, R) float32, zero where there is no region."""
+        """Return the region scores of the images in ``rows``: (B, R) float32, zero where there is
+        no region."""
         return torch.from_numpy(self._scores[np.asarray(rows, dtype=np.int64)])
 
     def _copy(self, index: NDArray[np.int64], target: NDArray[Any]) -> None:

@@ -20,15 +20,16 @@ class FeatureWriter:
 
     A file is written to disk while the next one fills, so at most two are in memory.
 
-    To resume after a kill, open a writer on the same directory and add the images that are not in ``written``, in the
-    same order: the files are then identical to the files of an uninterrupted run.
+    To resume after a kill, open a writer on the same directory and add the images that are not in
+    ``written``, in the same order: the files are then identical to the files of an uninterrupted
+    run.
 
     Args:
         directory: of the files; must exist.
         regions: R, the maximum number of regions per image, ground-truth boxes included.
         dim: D, the dimension of a region's features.
-        metadata: how the features were computed, as JSON can hold it. With ``"truth_regions": T``, the last T of the R
-            regions are for ground-truth boxes.
+        metadata: how the features were computed, as JSON can hold it. With ``"truth_regions": T``,
+            the last T of the R regions are for ground-truth boxes.
         images_per_file: images in a file; a killed run loses at most the file in progress.
         shard: index of this share of the extraction, if several write the same store in parallel.
 
@@ -89,11 +90,12 @@ class FeatureWriter:
         """Add an image.
 
         Args:
-            features: (r, D), r <= R; finite, and within float16's +-65504; integers from 0 to 255 if the metadata
-                have ``"dtype": "uint8"``.
+            features: (r, D), r <= R; finite, and within float16's +-65504; integers from 0 to 255
+                if the metadata have ``"dtype": "uint8"``.
             boxes: (r, 4), x0 y0 x1 y1 in [0, 1]; None if the source has none.
             scores: (r,); None means 1.
-            truth: how many of the regions, the last ones, are ground-truth boxes; at most ``truth_regions``.
+            truth: how many of the regions, the last ones, are ground-truth boxes; at most
+                ``truth_regions``.
 
         Raises:
             ValueError: a shape, a feature or a box is invalid; the message names the image.
@@ -129,27 +131,29 @@ class FeatureWriter:
         count, most = len(features), self.regions - self.truth_regions
         if features.ndim != 2 or count - truth > most or features.shape[1] != self.dim:
             raise ValueError(
-                f"features of image {image_id!r} are {(count - truth, *features.shape[1:])}, expected at most "
-                f"{most} regions x {self.dim}"
+                f"features of image {image_id!r} are {(count - truth, *features.shape[1:])}, "
+                f"expected at most {most} regions x {self.dim}"
             )
         if truth > self.truth_regions:
             raise ValueError(
-                f"image {image_id!r} has {truth} ground-truth boxes, expected at most {self.truth_regions}: "
-                "raise truth_regions"
+                f"image {image_id!r} has {truth} ground-truth boxes, expected at most "
+                f"{self.truth_regions}: raise truth_regions"
             )
         with np.errstate(over="ignore"):
             stored = features.astype(self.dtype)
         if not _all_finite(stored):
             region, feature = np.argwhere(~np.isfinite(stored))[0]
             raise ValueError(
-                f"features of image {image_id!r} are not finite: region {region}, feature {feature} is "
-                f"{features[region, feature]}, and float16 spans +-65504. Check the weights and the image"
+                f"features of image {image_id!r} are not finite: region {region}, feature "
+                f"{feature} is {features[region, feature]}, and float16 spans +-65504. Check "
+                "the weights and the image"
             )
         if boxes is not None:
             _check_boxes(image_id, boxes, count)
         if scores is not None and scores.shape != (count,):
             raise ValueError(
-                f"scores of image {image_id!r} are {scores.shape}, expected one for each of {count} regions"
+                f"scores of image {image_id!r} are {scores.shape}, expected one for each of "
+                f"{count} regions"
             )
         return stored
 
@@ -210,7 +214,8 @@ class FeatureWriter:
 def _all_finite(values: NDArray[Any]) -> bool:
     if values.dtype != np.float16:
         return True
-    # NumPy's isfinite of float16 runs in software: test the bits, an exponent of ones is inf or NaN.
+    # NumPy's isfinite of float16 runs in software: test the bits, an exponent of ones is inf or
+    # NaN.
     exponent = np.uint16(0x7C00)
     return not bool(((values.view(np.uint16) & exponent) == exponent).any())
 
@@ -230,6 +235,6 @@ def _check_boxes(image_id: str, boxes: NDArray[np.floating[Any]], count: int) ->
     if wrong.any():
         region = int(np.flatnonzero(wrong)[0])
         raise ValueError(
-            f"box {region} of image {image_id!r} is {boxes[region].tolist()}, expected x0 <= x1 and y0 <= y1 in "
-            "[0, 1], relative to the image's width and height"
+            f"box {region} of image {image_id!r} is {boxes[region].tolist()}, expected x0 <= "
+            "x1 and y0 <= y1 in [0, 1], relative to the image's width and height"
         )

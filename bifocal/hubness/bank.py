@@ -19,19 +19,23 @@ BLOCK = 1024
 
 
 class HubnessCorrection(Protocol):
-    """A part of ``bifocal.hubness``: a bias of each candidate, which is added to its scores for every query.
+    """A part of ``bifocal.hubness``: a bias of each candidate, which is added to its scores for
+    every query.
 
-    It depends only on the candidate's scores with a bank of training queries, so it is computed once, for the index.
+    It depends only on the candidate's scores with a bank of training queries, so it is computed
+    once, for the index.
     """
 
     def bias(self, scores: Array) -> Array:
-        """Return the biases (n,) of n candidates from their scores (B, n) with the B queries of the bank."""
+        """Return the biases (n,) of n candidates from their scores (B, n) with the B queries of the
+        bank."""
         ...
 
 
 @dataclass(frozen=True)
 class HubnessBank:
-    """Vectors of training captions (B, d) and images (C, d), which are queries for each other, and the correction."""
+    """Vectors of training captions (B, d) and images (C, d), which are queries for each other, and
+    the correction."""
 
     captions: Array
     images: Array
@@ -51,11 +55,13 @@ class HubnessBank:
         )
 
     def image_bias(self, images: Array) -> Array:
-        """Return the biases (N,) float32 of images (N, d), which are added to their scores for any sentence."""
+        """Return the biases (N,) float32 of images (N, d), which are added to their scores for any
+        sentence."""
         return self._bias(self.captions, images)
 
     def caption_bias(self, captions: Array) -> Array:
-        """Return the biases (M,) float32 of captions (M, d), which are added to their scores for any image."""
+        """Return the biases (M,) float32 of captions (M, d), which are added to their scores for
+        any image."""
         return self._bias(self.images, captions)
 
     def _bias(self, queries: Array, candidates: Array) -> Array:

@@ -12,9 +12,9 @@ from bifocal.registry import CheckedByConstruction
 class CSLS(CheckedByConstruction):
     """Half the mean score of a candidate's nearest queries of the bank, subtracted from its scores.
 
-    Conneau et al., "Word translation without parallel data", ICLR 2018, eq. (4): CSLS(x, y) = 2 cos(x, y) - r(x) -
-    r(y). For one query x, r(x) is constant, so cos(x, y) - r(y) / 2 gives the same order. The paper takes r(y) over the
-    queries of the test; here it is taken over the bank.
+    Conneau et al., "Word translation without parallel data", ICLR 2018, eq. (4): CSLS(x, y) = 2
+    cos(x, y) - r(x) - r(y). For one query x, r(x) is constant, so cos(x, y) - r(y) / 2 gives the
+    same order. The paper takes r(y) over the queries of the test; here it is taken over the bank.
 
     Args:
         k: nearest queries of the bank.

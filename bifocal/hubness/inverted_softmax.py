@@ -12,10 +12,11 @@ from bifocal.registry import CheckedByConstruction
 class InvertedSoftmax(CheckedByConstruction):
     """Log of the inverted softmax over the bank, in units of the score.
 
-    Smith et al., "Offline bilingual word vectors, orthogonal transformations and the inverted softmax", ICLR 2017, eq.
-    (5); over a bank of training queries in Bogolin et al., "Cross modal retrieval with querybank normalization", CVPR
-    2022, section 3.3, without its dynamic variant. exp(beta s) / sum over the bank of exp(beta s_b) has the order of
-    s - log(mean of exp(beta s_b)) / beta.
+    Smith et al., "Offline bilingual word vectors, orthogonal transformations and the inverted
+    softmax", ICLR 2017, eq. (5); over a bank of training queries in Bogolin et al., "Cross modal
+    retrieval with querybank normalization", CVPR 2022, section 3.3, without its dynamic variant.
+    exp(beta s) / sum over the bank of exp(beta s_b) has the order of s - log(mean of exp(beta s_b))
+    / beta.
 
     Args:
         beta: inverse temperature, per unit of score.

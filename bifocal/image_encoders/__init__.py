@@ -1,4 +1,5 @@
-"""Image encoders, one per file: features (B, R, D) or pixels (B, 3, H, W), and their mask -> embeddings (B, d)."""
+"""Image encoders, one per file: features (B, R, D) or pixels (B, 3, H, W), and their mask ->
+embeddings (B, d)."""
 
 from bifocal.image_encoders.bean import BEANEncoder
 from bifocal.image_encoders.last_layers import LastLayersEncoder

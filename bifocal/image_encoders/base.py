@@ -11,7 +11,8 @@ from bifocal.localization.grad_cam import Activations
 
 
 def mean_region(features: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean (B, D) of the regions (B, R, D) that the mask (B, R) marks; 0 without a region."""
+    """Return the mean (B, D) of the regions (B, R, D) that the mask (B, R) marks; 0 without a
+    region."""
     present = mask.unsqueeze(2)
     return (features * present).sum(dim=1) / present.sum(dim=1).clamp(min=1)
 
@@ -19,8 +20,8 @@ def mean_region(features: Tensor, mask: Tensor) -> Tensor:
 def max_plus_min(features: Tensor, mask: Tensor, k: int = 1) -> Tensor:
     """Return the mean of the k highest plus the mean of the k lowest values of each channel (B, D).
 
-    "Finding beans in burgers", eq. (2), with k = 1. An image of fewer regions has the mean of all of them, twice;
-    one without a region has 0.
+    "Finding beans in burgers", eq. (2), with k = 1. An image of fewer regions has the mean of all
+    of them, twice; one without a region has 0.
     """
     absent, largest = ~mask.unsqueeze(2), torch.finfo(features.dtype).max
     high, low = features.masked_fill(absent, -largest), features.masked_fill(absent, largest)
@@ -41,7 +42,8 @@ class ImageEncoder(nn.Module):
         True  # whether an image has one vector (B, d), and not one per cell and level (B, L, N, d)
     )
     levels_per_image: int = 1
-    """L of an encoder with several vectors; stored features hold the cells of one level after the other."""
+    """L of an encoder with several vectors; stored features hold the cells of one level after the
+    other."""
     keeps_any_size: bool = (
         False  # whether evaluation feeds an image of any size unchanged to the network
     )
@@ -65,7 +67,8 @@ class ImageEncoder(nn.Module):
         return None
 
     def last_activations(self, regions: RegionBatch) -> Activations:
-        """Return the last activations of one image that have a position: here, the stored regions."""
+        """Return the last activations of one image that have a position: here, the stored
+        regions."""
         if not self.single_vector:
             raise ValueError(
                 f"Grad-CAM needs one vector per image, a {type(self).__name__} gives several"
@@ -81,12 +84,14 @@ class ImageEncoder(nn.Module):
         )
 
     def keeps_square(self, size: int) -> bool:
-        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""
+        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged
+        to the network."""
         return self.keeps_any_size
 
     @property
     def stretched_side(self) -> int | None:
-        """Side in pixels of the square that evaluation stretches any image to; None if it does not."""
+        """Side in pixels of the square that evaluation stretches any image to; None if it does
+        not."""
         return None
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
@@ -94,7 +99,8 @@ class ImageEncoder(nn.Module):
         raise TypeError(f"a {type(self).__name__} reads stored features, not pixels")
 
     def pixel_regions(self, pixels: Tensor) -> Tensor:
-        """Return the vectors (B, R, d) of images (B, 3, H, W) that the localizer compares with a phrase."""
+        """Return the vectors (B, R, d) of images (B, 3, H, W) that the localizer compares with a
+        phrase."""
         raise TypeError(f"a {type(self).__name__} has no regions of pixels")
 
     def load_pretrained(self, directory: Path) -> None:

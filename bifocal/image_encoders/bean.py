@@ -32,22 +32,24 @@ Pooling = Literal["max_min", "average"]
 
 
 class BEANEncoder(ImageEncoder):
-    """A fully convolutional backbone, a 1 x 1 adaptation, max + min pooling, and a normalized affine projection.
+    """A fully convolutional backbone, a 1 x 1 adaptation, max + min pooling, and a normalized
+    affine projection.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (1)-(3): G = g(F), h[k] = max G[:, :, k] +
-    min G[:, :, k], x = (A h + b) / |A h + b|. Dropout precedes the projection (section 4.1). The authors' code has
-    ``extremes`` 15 and ``mirror`` true, which the paper does not say.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (1)-(3): G = g(F), h[k] = max G[:,
+    :, k] + min G[:, :, k], x = (A h + b) / |A h + b|. Dropout precedes the projection (section
+    4.1). The authors' code has ``extremes`` 15 and ``mirror`` true, which the paper does not say.
 
-    With a backbone the encoder reads pixels (extractor ImageFiles or Pixels) and trains end to end: on random crops
-    resized to ``crop`` in training, on images resized by ``eval_resize`` in evaluation. Without a backbone it reads the
-    cells of stored features, whose backbone is frozen.
+    With a backbone the encoder reads pixels (extractor ImageFiles or Pixels) and trains end to end:
+    on random crops resized to ``crop`` in training, on images resized by ``eval_resize`` in
+    evaluation. Without a backbone it reads the cells of stored features, whose backbone is frozen.
 
     Args:
         input_dim: 3 for pixels; D, channels of a cell, for stored features.
         dim: d, dimension of the embedding.
         maps: D', output channels of the adaptation.
         pooling: "max_min" of eq. (2), or "average" (GAP), the ablation of section 4.3.
-        extremes: number of highest and of lowest cells of a map whose means "max_min" adds; 1 in eq. (2).
+        extremes: number of highest and of lowest cells of a map whose means "max_min" adds; 1 in
+            eq. (2).
         dropout: probability.
         backbone: name of a timm model; None to read stored features.
         crop: pixels, side of a random crop in training; None to train on the images of evaluation.
@@ -57,8 +59,8 @@ class BEANEncoder(ImageEncoder):
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
-        pixels (B, 3, H, W) 0 to 255 and mask (B, H, W) bool, or features (B, R, D) and mask (B, R) bool, true where
-        there is an image or a region -> (B, d), of unit norm.
+        pixels (B, 3, H, W) 0 to 255 and mask (B, H, W) bool, or features (B, R, D) and mask (B, R)
+        bool, true where there is an image or a region -> (B, d), of unit norm.
 
     Raises:
         ValueError: an argument is unknown, or ``input_dim`` does not fit the backbone.
@@ -95,8 +97,9 @@ class BEANEncoder(ImageEncoder):
             )
         if backbone is not None and input_dim != 3:
             raise ValueError(
-                f"BEANEncoder: the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}; "
-                "extract features with ImageFiles, or set backbone to None (null) to read stored features"
+                f"BEANEncoder: the backbone {backbone} reads pixels, of 3 channels, and the "
+                f"features have {input_dim}; extract features with ImageFiles, or set backbone "
+                "to None (null) to read stored features"
             )
         self.backbone = None if backbone is None else PixelBackbone(backbone, model_arguments)
         self.reads_pixels = self.backbone is not None
@@ -163,7 +166,8 @@ class BEANEncoder(ImageEncoder):
         return normalize(self.projection(self.dropout(pooled)), dim=1)
 
     def uncropped_views(self, pixels: Tensor, mask: Tensor) -> list[Tensor]:
-        """Return images (B, 3, H, W) without padding, at the scale of evaluation, but never cropped."""
+        """Return images (B, 3, H, W) without padding, at the scale of evaluation, but never
+        cropped."""
         if self.eval_resize == "scale_and_crop":
             return [scale_shorter_side(image) for image in whole_images(pixels, mask)]
         return resize_for_eval(pixels, mask, self.eval_resize, self.image_size)
@@ -210,7 +214,8 @@ class BEANEncoder(ImageEncoder):
         return Activations.from_maps(self.backbone_maps(image.unsqueeze(0)), self.embed_maps)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the backbone, and the adaptation if it was pretrained, from a directory of extracted features."""
+        """Load the backbone, and the adaptation if it was pretrained, from a directory of extracted
+        features."""
         path = directory / WEIGHTS_FILE
         if self.backbone is not None:
             extra = self.backbone.load_pretrained(directory)

@@ -16,7 +16,8 @@ from bifocal.localization.smile import SMILERegions
 
 
 class ConcatenatedImages(ImageEncoder):
-    """Vectors of n encoders of one class, concatenated and divided by sqrt(n): their cosine is the mean cosine."""
+    """Vectors of n encoders of one class, concatenated and divided by sqrt(n): their cosine is the
+    mean cosine."""
 
     def __init__(self, members: Sequence[ImageEncoder]) -> None:
         first = members[0]
@@ -39,7 +40,8 @@ class ConcatenatedImages(ImageEncoder):
         return join([member.embed_pixels(pixels) for member in self._encoders])
 
     def localizer(self) -> Localizer | None:
-        """Return the members' localizer if the mean of its scores equals the joined vectors' score."""
+        """Return the members' localizer if the mean of its scores equals the joined vectors'
+        score."""
         localizer = self._encoders[0].localizer()
         joins = isinstance(localizer, PerRegionLocalizer) or (
             isinstance(localizer, SMILERegions) and not localizer.attended
@@ -47,7 +49,8 @@ class ConcatenatedImages(ImageEncoder):
         return localizer if joins else None
 
     def region_embeddings(self, features: Tensor) -> Tensor:
-        """Return the regions in the joint space (B, R, n d), of unit norm, if the members are ``SMILEEncoder``."""
+        """Return the regions in the joint space (B, R, n d), of unit norm, if the members are
+        ``SMILEEncoder``."""
         return join(
             [
                 member.region_embeddings(features)
@@ -57,7 +60,8 @@ class ConcatenatedImages(ImageEncoder):
         )
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
-        """Return regions (B, R, n d) before normalization, each member divided by the norm of its mean."""
+        """Return regions (B, R, n d) before normalization, each member divided by the norm of its
+        mean."""
         members: list[Any] = self._encoders
         if not hasattr(members[0], "activation_maps"):
             raise ValueError(
@@ -75,7 +79,8 @@ class ConcatenatedImages(ImageEncoder):
 
     @property
     def stretched_side(self) -> int | None:
-        """Side in pixels of the square that evaluation stretches any image to; None if it does not."""
+        """Side in pixels of the square that evaluation stretches any image to; None if it does
+        not."""
         return self._encoders[0].stretched_side
 
     def load_pretrained(self, directory: Path) -> None:

@@ -22,7 +22,8 @@ EPSILON = 1e-4
 
 
 class _SignedPower(torch.autograd.Function):
-    """sign(x) (|x| + EPSILON)^power; its gradient is computed from the output, in half the time of autograd's."""
+    """sign(x) (|x| + EPSILON)^power; its gradient is computed from the output, in half the time of
+    autograd's."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, power: float) -> Tensor:
@@ -38,7 +39,8 @@ class _SignedPower(torch.autograd.Function):
 
 
 def signed_power(x: Tensor, power: float) -> Tensor:
-    """Return sign(x) (|x| + EPSILON)^power of activations of any shape; sign(0) is 1, sign(-0) is -1 in torch."""
+    """Return sign(x) (|x| + EPSILON)^power of activations of any shape; sign(0) is 1, sign(-0) is
+    -1 in torch."""
     # In place: memory for new tensors takes several times as long as the arithmetic.
     raised = x.abs().add_(EPSILON).pow_(power)
     return (
@@ -49,20 +51,24 @@ def signed_power(x: Tensor, power: float) -> Tensor:
 
 
 class LastLayersEncoder(ImageEncoder):
-    """The last layers of a timm backbone, the means of their cells, and an affine map, l2-normalized.
+    """The last layers of a timm backbone, the means of their cells, and an affine map,
+    l2-normalized.
 
-    Fine-tuning as in VSE++ (Faghri et al., BMVC 2018, section 4), of only the last layers: the layers before them are
-    frozen, and their maps are computed once, by the extractor Grid with ``stage: LAYER``. Each activation x becomes
-    sign(x) |x|^power (Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)). The mean of the cells is standardized per
-    channel, as batch norm without weights does. With ``also``, the mean has the channels of further layers.
+    Fine-tuning as in VSE++ (Faghri et al., BMVC 2018, section 4), of only the last layers: the
+    layers before them are frozen, and their maps are computed once, by the extractor Grid with
+    ``stage: LAYER``. Each activation x becomes sign(x) |x|^power (Perronnin, Sanchez, Mensink, ECCV
+    2010, eq. (4)). The mean of the cells is standardized per channel, as batch norm without weights
+    does. With ``also``, the mean has the channels of further layers.
 
-    With ``mirror``, the features hold the cells of the image and of the mirrored image (Grid, ``mirror: true``). A
-    training step sees one of the two, drawn for each image. In evaluation, the cells of both are averaged. The
-    augmentation ``RandomRectangle`` shows a training step a part of the map.
+    With ``mirror``, the features hold the cells of the image and of the mirrored image (Grid,
+    ``mirror: true``). A training step sees one of the two, drawn for each image. In evaluation, the
+    cells of both are averaged. The augmentation ``RandomRectangle`` shows a training step a part of
+    the map.
 
-    The layers are the module ``image_encoder.layers``: ``learning_rate_factors: {image_encoder.layers: 0.5}`` gives
-    them a learning rate of their own. Their batch norm keeps the statistics of the pretrained weights, and their
-    depthwise convolutions keep the weights, whose gradient takes 40 % of a step on a CPU.
+    The layers are the module ``image_encoder.layers``:
+    ``learning_rate_factors: {image_encoder.layers: 0.5}`` gives them a learning rate of their own.
+    Their batch norm keeps the statistics of the pretrained weights, and their depthwise
+    convolutions keep the weights, whose gradient takes 40 % of a step on a CPU.
 
     Args:
         input_dim: D, channels of the stored maps.
@@ -70,21 +76,25 @@ class LastLayersEncoder(ImageEncoder):
         backbone: name of the timm model that the features were extracted with.
         layer: name of the layer whose maps are stored.
         cells: s, cells per side of a stored map.
-        also: names of further layers, each ``layer`` or a later one. Their channels are added to the last layer's.
+        also: names of further layers, each ``layer`` or a later one. Their channels are added to
+            the last layer's.
         mirror: whether the features hold the cells of the mirrored image, too.
         power: of the activations, in (0, 1].
         dropout: probability with which a channel of the mean is zero in training.
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
-        features (B, R, D), mask (B, R) bool, true for the first s x s regions, or 2 x s x s with ``mirror``
-        -> (B, d), of unit norm.
+        features (B, R, D), mask (B, R) bool, true for the first s x s regions, or 2 x s x s with
+        ``mirror`` -> (B, d), of unit norm.
 
     Raises:
-        ValueError: timm has no such model, the model has no such layer, or a number is out of range.
+        ValueError: timm has no such model, the model has no such layer, or a number is out of
+            range.
 
     Example:
-        >>> encoder = LastLayersEncoder(input_dim=256, dim=4, backbone="resnet10t", layer="layer3", cells=4)
+        >>> encoder = LastLayersEncoder(
+        ...     input_dim=256, dim=4, backbone="resnet10t", layer="layer3", cells=4
+        ... )
         >>> encoder(torch.rand(2, 32, 256), torch.ones(2, 32, dtype=torch.bool)).shape
         torch.Size([2, 4])
     """
@@ -149,7 +159,8 @@ class LastLayersEncoder(ImageEncoder):
         )
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
-        """Return the cells in the joint space before normalization; their mean, normalized, is the embedding."""
+        """Return the cells in the joint space before normalization; their mean, normalized, is the
+        embedding."""
         cells = torch.cat(
             self._activations(self._maps(self.to_dtype(regions.features), regions.mask)), dim=3
         )
@@ -176,13 +187,15 @@ class LastLayersEncoder(ImageEncoder):
         count = self.views * self.cells**2
         if not valid or features.shape[1] < count or mask[:, count:].any():
             raise ValueError(
-                f"features {tuple(features.shape)}, {int(mask.sum())} regions in all: expected {count} cells of every "
-                f"image; extract features with Grid, stage {self.layer}, of square images, set cells and mirror to the "
-                "values of the features, and hide no cells but outside a RandomRectangle"
+                f"features {tuple(features.shape)}, {int(mask.sum())} regions in all: expected "
+                f"{count} cells of every image; extract features with Grid, stage "
+                f"{self.layer}, of square images, set cells and mirror to the values of the "
+                "features, and hide no cells but outside a RandomRectangle"
             )
 
     def _drawn_maps(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Return the cells of one view of each image (B, 1, D, h, w) that the mask shows, a rectangle of one size."""
+        """Return the cells of one view of each image (B, 1, D, h, w) that the mask shows, a
+        rectangle of one size."""
         self._check(features, mask, valid=True)
         rows = torch.arange(len(features), device=features.device)
         view = torch.randint(self.views, (len(features),), device=features.device)
@@ -197,7 +210,8 @@ class LastLayersEncoder(ImageEncoder):
         return maps
 
     def _activations(self, maps: Tensor) -> list[Tensor]:
-        """Return the activations (B, views, cells, channels) of each layer for maps (B, views, D, h, w)."""
+        """Return the activations (B, views, cells, channels) of each layer for maps (B, views, D,
+        h, w)."""
         *others, last = self.layers(maps.flatten(0, 1))
         found = [*(self._resized(other, last) for other in others), last]
         raised = _SignedPower.apply if self.training else signed_power

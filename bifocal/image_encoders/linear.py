@@ -11,13 +11,15 @@ from bifocal.localization.base import RegionVectors
 class LinearEncoder(ImageEncoder):
     """Mean of the regions through one affine map, l2-normalized.
 
-    This is the image branch of linear embeddings: WSABIE (Weston et al., IJCAI 2011), "Linear" of Wang et al., CVPR
-    2016, table 1, and canonical correlation analysis (``bifocal.training.initialization.cca``).
+    This is the image branch of linear embeddings: WSABIE (Weston et al., IJCAI 2011), "Linear" of
+    Wang et al., CVPR 2016, table 1, and canonical correlation analysis
+    (``bifocal.training.initialization.cca``).
 
     Args:
         input_dim: D, channels of a region's feature.
         dim: d, dimension of the embedding.
-        standardize: standardize each channel of the mean before the map, as batch norm without weights does.
+        standardize: standardize each channel of the mean before the map, as batch norm without
+            weights does.
         dropout: probability with which a channel of the mean is zero in training.
 
     Shape:
@@ -25,7 +27,9 @@ class LinearEncoder(ImageEncoder):
 
     Example:
         >>> import torch
-        >>> LinearEncoder(input_dim=3, dim=4)(torch.rand(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)).shape
+        >>> LinearEncoder(input_dim=3, dim=4)(
+        ...     torch.rand(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)
+        ... ).shape
         torch.Size([2, 4])
     """
 
@@ -49,7 +53,8 @@ class LinearEncoder(ImageEncoder):
         return mean_region(features, mask)
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
-        """Return the regions in the joint space before normalization; their mean, normalized, is the embedding."""
+        """Return the regions in the joint space before normalization; their mean, normalized, is
+        the embedding."""
         features = self.to_dtype(regions.features)
         if self.standardize is not None:
             features = self.standardize(features.transpose(1, 2)).transpose(1, 2)

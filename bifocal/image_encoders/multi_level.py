@@ -20,20 +20,23 @@ from bifocal.localization.multi_level import MultiLevelHeatmap
 class MultiLevelEncoder(ImageEncoder):
     """Three 1 x 1 convolutions for each level of a frozen backbone, a LeakyReLU after each, and l2.
 
-    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, section 3.1.
-    The paper does not say whether a LeakyReLU follows the last convolution; here it does, as in the authors' code.
+    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR
+    2019, section 3.1. The paper does not say whether a LeakyReLU follows the last convolution; here
+    it does, as in the authors' code.
 
-    Without a backbone it reads the features of the extractor MultiLevel, which are already interpolated to M x M cells,
-    level by level. With a backbone it reads pixels (extractor ImageFiles or Pixels), so levels of different widths are
-    neither padded nor stored: the frozen backbone runs in every step. The first convolution then precedes the bilinear
-    interpolation, with the same result: both are linear, and the weights of an interpolation sum to 1.
+    Without a backbone it reads the features of the extractor MultiLevel, which are already
+    interpolated to M x M cells, level by level. With a backbone it reads pixels (extractor
+    ImageFiles or Pixels), so levels of different widths are neither padded nor stored: the frozen
+    backbone runs in every step. The first convolution then precedes the bilinear interpolation,
+    with the same result: both are linear, and the weights of an interpolation sum to 1.
 
     Args:
         input_dim: D, channels of the levels of stored features; 3 for pixels.
         dim: d, dimension of the joint space.
         levels: L.
         slope: alpha of LeakyReLU.
-        convolutions: number of 1 x 1 convolutions; 1 is a linear mapping, the ablation NLV of table 3.
+        convolutions: number of 1 x 1 convolutions; 1 is a linear mapping, the ablation NLV of table
+            3.
         backbone: name of a timm model; None to read stored features.
         layers: names of L modules of the backbone, from low to high.
         cells: M, cells per side of a backbone's levels.
@@ -41,8 +44,9 @@ class MultiLevelEncoder(ImageEncoder):
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
-        features (B, L N, D) and mask (B, L N) bool, or pixels (B, 3, H, W) 0 to 255 and mask (B, H, W) bool
-        -> (B, L, N, d), N = M x M cells, of unit norm; zero where the mask of stored features is false.
+        features (B, L N, D) and mask (B, L N) bool, or pixels (B, 3, H, W) 0 to 255 and mask (B, H,
+        W) bool -> (B, L, N, d), N = M x M cells, of unit norm; zero where the mask of stored
+        features is false.
 
     Raises:
         ValueError: the number of layers is not L, or ``input_dim`` does not fit the backbone.
@@ -75,12 +79,14 @@ class MultiLevelEncoder(ImageEncoder):
         if backbone is not None:
             if len(layers) != levels:
                 raise ValueError(
-                    f"{levels} levels and {len(layers)} layers of {backbone}: expected as many of both"
+                    f"{levels} levels and {len(layers)} layers of {backbone}: expected as many "
+                    "of both"
                 )
             if input_dim != 3:
                 raise ValueError(
-                    f"the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}: extract "
-                    "features with ImageFiles, or set backbone to None (null) to read stored features"
+                    f"the backbone {backbone} reads pixels, of 3 channels, and the features "
+                    f"have {input_dim}: extract features with ImageFiles, or set backbone to "
+                    "None (null) to read stored features"
                 )
             self.backbone = FrozenLayers(backbone, layers, image_size, model_arguments)
             channels = self.backbone.channels
@@ -99,8 +105,9 @@ class MultiLevelEncoder(ImageEncoder):
         levels = len(self.levels)
         if features.shape[1] % levels:
             raise ValueError(
-                f"features {tuple(features.shape)} have {features.shape[1]} cells, not a multiple of {levels} levels: "
-                "extract features with MultiLevel, and set levels to the number of its layers"
+                f"features {tuple(features.shape)} have {features.shape[1]} cells, not a "
+                f"multiple of {levels} levels: extract features with MultiLevel, and set "
+                "levels to the number of its layers"
             )
         by_level = features.unflatten(1, (levels, -1)).unbind(dim=1)
         mapped = [level(cells) for level, cells in zip(self.levels, by_level, strict=True)]

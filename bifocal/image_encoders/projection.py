@@ -11,8 +11,8 @@ from bifocal.localization.per_region import PerRegionLocalizer
 class ProjectionEncoder(ImageEncoder):
     """Two fully connected layers over the mean region.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, figure 1: ReLU
-    between the layers, batch normalization after the last, l2.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016,
+    figure 1: ReLU between the layers, batch normalization after the last, l2.
 
     Args:
         input_dim: D, channels of the feature (4,096 of VGG-19 in the paper).

@@ -7,16 +7,19 @@ from bifocal.layers import ResidualMap
 
 
 class ResidualHead(ImageEncoder):
-    """Mean of the regions plus a trained residual of it, l2-normalized: the identity before training.
+    """Mean of the regions plus a trained residual of it, l2-normalized: the identity before
+    training.
 
-    Gao et al., "CLIP-Adapter", IJCV 2024, adds two trained layers to the vector of a frozen tower. Here the last layer
-    starts at zero, and the weight of the residual is chosen on validation images, as the weight of fine-tuned
-    parameters by Wortsman et al., "Robust fine-tuning of zero-shot models", CVPR 2022. The weight may be 0, so that a
-    training cannot fall below the zero-shot model on these images.
+    Gao et al., "CLIP-Adapter", IJCV 2024, adds two trained layers to the vector of a frozen tower.
+    Here the last layer starts at zero, and the weight of the residual is chosen on validation
+    images, as the weight of fine-tuned parameters by Wortsman et al., "Robust fine-tuning of
+    zero-shot models", CVPR 2022. The weight may be 0, so that a training cannot fall below the
+    zero-shot model on these images.
 
     Args:
         input_dim: D, dimension of the tower's vector.
-        dim: d, dimension of the embedding, equal to D; other dimensions cut the vector, or fill it with zeros.
+        dim: d, dimension of the embedding, equal to D; other dimensions cut the vector, or fill it
+            with zeros.
         hidden: units of the hidden layer.
         dropout: probability, after the ReLU.
 

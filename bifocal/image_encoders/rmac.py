@@ -20,20 +20,23 @@ from bifocal.localization.grad_cam import Activations
 class RMACEncoder(ImageEncoder):
     """Regional maximum activations with the whitening as a layer, over pixels.
 
-    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: the extractor RMAC with all
-    weights trained. The last layer starts from PCA whitening: with the initialization ``PCAWhitening``, or with the
-    whitening that RMAC stored with its features. The batch normalizations of the network keep their statistics, because
-    images of different shapes pass in batches of one shape.
+    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: the
+    extractor RMAC with all weights trained. The last layer starts from PCA whitening: with the
+    initialization ``PCAWhitening``, or with the whitening that RMAC stored with its features. The
+    batch normalizations of the network keep their statistics, because images of different shapes
+    pass in batches of one shape.
 
     Args:
         input_dim: 3, for pixels.
-        dim: d, dimension of the embedding; at most the channels of the backbone if it starts from a whitening.
+        dim: d, dimension of the embedding; at most the channels of the backbone if it starts from a
+            whitening.
         backbone: name of a timm model.
         scales: scales of the grid of regions.
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
-        pixels (B, 3, H, W) 0 to 255, mask (B, H, W) bool, true where there is an image -> (B, d), of unit norm.
+        pixels (B, 3, H, W) 0 to 255, mask (B, H, W) bool, true where there is an image -> (B, d),
+        of unit norm.
 
     Example:
         >>> import torch
@@ -56,7 +59,8 @@ class RMACEncoder(ImageEncoder):
         super().__init__(input_dim, dim)
         if input_dim != 3:
             raise ValueError(
-                f"RMACEncoder reads pixels, of 3 channels, and the features have {input_dim}: extract with Pixels"
+                f"RMACEncoder reads pixels, of 3 channels, and the features have {input_dim}: "
+                "extract with Pixels"
             )
         self.backbone = PixelBackbone(backbone, model_arguments)
         self.whitening = nn.Linear(self.backbone.channels, dim)
@@ -70,9 +74,11 @@ class RMACEncoder(ImageEncoder):
         )
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
-        """Return the embeddings (B, d) of images of one size (B, 3, H, W), by operations that no size changes.
+        """Return the embeddings (B, d) of images of one size (B, 3, H, W), by operations that no
+        size changes.
 
-        An image that is too thin for a scale has only the regions of other scales; ``forward`` rejects it.
+        An image that is too thin for a scale has only the regions of other scales; ``forward``
+        rejects it.
         """
         maxima, present = region_maxima_of_any_size(self.backbone(pixels), self.scales)
         regions = normalize(maxima.masked_fill(~present[:, None], 0.0), dim=2)
@@ -83,7 +89,8 @@ class RMACEncoder(ImageEncoder):
         return self._sum(self._whiten(self._regions(maps)))
 
     def region_vectors(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Return the l2-normalized maxima (n, C) of all regions of images (B, 3, H, W), before the whitening."""
+        """Return the l2-normalized maxima (n, C) of all regions of images (B, 3, H, W), before the
+        whitening."""
         self._keep_statistics()
         images = whole_images(features, mask)
         regions = map_by_shape(
@@ -103,7 +110,8 @@ class RMACEncoder(ImageEncoder):
         return Activations.from_maps(self.backbone(image.unsqueeze(0)), self.embed_maps)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the backbone, and the whitening if there is one, from a directory of extracted features."""
+        """Load the backbone, and the whitening if there is one, from a directory of extracted
+        features."""
         extra = self.backbone.load_pretrained(directory)
         if "whitening.mean" in extra:
             self.set_whitening(Whitening(extra["whitening.mean"], extra["whitening.projection"]))

@@ -17,9 +17,9 @@ Ablation = Literal["mean", "scalar", "no_convolution", "no_softmax"]
 class SMILEEncoder(ImageEncoder):
     """Distributed self-attention over regions or grid cells.
 
-    Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.5)-(3.8): a 1 x 1 convolution to ``dim``
-    channels, l2-normalized regions G, one weight per (channel, region), x = (A o G) 1. Because the score is a cosine,
-    x is l2-normalized at the end.
+    Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.5)-(3.8): a 1 x 1 convolution
+    to ``dim`` channels, l2-normalized regions G, one weight per (channel, region), x = (A o G) 1.
+    Because the score is a cosine, x is l2-normalized at the end.
 
     Args:
         input_dim: D, channels of a region's feature.
@@ -49,7 +49,8 @@ class SMILEEncoder(ImageEncoder):
             self.attention = nn.Linear(dim, 1, bias=False)
         elif ablation not in ("mean", "no_convolution"):
             raise ValueError(
-                f"no ablation {ablation!r}; SMILEEncoder has mean, scalar, no_convolution, no_softmax"
+                f"no ablation {ablation!r}; SMILEEncoder has mean, scalar, no_convolution, "
+                "no_softmax"
             )
         self.uniform = ablation == "mean"
 

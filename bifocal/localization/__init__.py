@@ -1,4 +1,5 @@
-"""Localizers, one per file: find a text in an image. The papers' equations are functions beside them."""
+"""Localizers, one per file: find a text in an image. The papers' equations are functions beside
+them."""
 
 from bifocal.localization.attention import attend, find_phrase, phrase_heatmap, sentence_heatmap
 from bifocal.localization.base import AutoLocalizer, region_scores

@@ -1,4 +1,5 @@
-"""Attention of words and sentences to the cells of several levels: Akbari et al., CVPR 2019, eq. (1)-(6)."""
+"""Attention of words and sentences to the cells of several levels: Akbari et al., CVPR 2019, eq.
+(1)-(6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ EPSILON = 1e-12
 
 @dataclass(frozen=True)
 class AttentionOptions:
-    """How words and sentences attend to cells; other values than the defaults are ablations of table 3.
+    """How words and sentences attend to cells; other values than the defaults are ablations of
+    table 3.
 
-    ``softmax`` replaces eq. (1); a level of None is the best one; ``unit_sentence`` adds a norm to eq. (6b).
+    ``softmax`` replaces eq. (1); a level of None is the best one; ``unit_sentence`` adds a norm to
+    eq. (6b).
     """
 
     softmax: bool = False
@@ -26,7 +29,8 @@ class AttentionOptions:
 
 
 class Attention(NamedTuple):
-    """Heatmaps (T, R) of T texts at their best or given level (T,), and their pertinence (T,), R_t of eq. (4)."""
+    """Heatmaps (T, R) of T texts at their best or given level (T,), and their pertinence (T,), R_t
+    of eq. (4)."""
 
     heatmaps: Tensor
     pertinence: Tensor
@@ -46,7 +50,8 @@ def attend(
     Args:
         texts: s_t, of unit norm.
         cells: v_{n,l}, of unit norm, for each of L levels; zero for padding.
-        unit: divide the attended feature by its norm, as eq. (2) does for words; eq. (6b) does not for a sentence.
+        unit: divide the attended feature by its norm, as eq. (2) does for words; eq. (6b) does not
+            for a sentence.
         softmax: use a softmax over the cells of a level instead of eq. (1), an ablation.
         level: level to use, an ablation; None for the best.
 
@@ -62,7 +67,8 @@ def attend(
     """
     if texts.ndim != 2 or cells.ndim != 3 or texts.shape[1] != cells.shape[2]:
         raise ValueError(
-            f"texts {tuple(texts.shape)} and cells {tuple(cells.shape)} differ: expected (T, d) and (levels, R, d)"
+            f"texts {tuple(texts.shape)} and cells {tuple(cells.shape)} differ: expected (T, "
+            "d) and (levels, R, d)"
         )
     similarity = torch.einsum("td,lrd->tlr", texts, cells)
     heatmaps = similarity.relu()
@@ -81,7 +87,8 @@ def attend(
 def phrase_heatmap(
     words: Tensor, cells: Tensor, options: AttentionOptions = AttentionOptions()
 ) -> Tensor:
-    """Return the heatmap of a phrase inside a sentence: the mean over its words, weighted by their pertinence.
+    """Return the heatmap of a phrase inside a sentence: the mean over its words, weighted by their
+    pertinence.
 
     Section 4.3 of the paper.
 

@@ -14,14 +14,16 @@ TextContext = Literal["phrase", "sentence"]
 
 
 class RegionScores(NamedTuple):
-    """Score (N, R) of a text for each region, -inf for padding, and relative boxes x0 y0 x1 y1 (N, R, 4)."""
+    """Score (N, R) of a text for each region, -inf for padding, and relative boxes x0 y0 x1 y1 (N,
+    R, 4)."""
 
     scores: Tensor
     boxes: Tensor
 
 
 class RegionVectors(NamedTuple):
-    """Text-independent vectors (N, R, d) or (N, L, R, d), with a mask and relative boxes x0 y0 x1 y1."""
+    """Text-independent vectors (N, R, d) or (N, L, R, d), with a mask and relative boxes x0 y0 x1
+    y1."""
 
     vectors: Tensor
     mask: Tensor
@@ -35,8 +37,9 @@ class RegionVectors(NamedTuple):
 class ServedScores(NamedTuple):
     """How ``bifocal.onnx.heatmaps`` computes the scores of a localizer without torch.
 
-    ``scores`` is a name of ``bifocal.onnx.heatmaps.SCORES``. ``vectors`` is "regions" for the second output of the
-    exported image encoder, "cells" for its first, "single_regions" for the embedding of each region by itself.
+    ``scores`` is a name of ``bifocal.onnx.heatmaps.SCORES``. ``vectors`` is "regions" for the
+    second output of the exported image encoder, "cells" for its first, "single_regions" for the
+    embedding of each region by itself.
     """
 
     scores: str
@@ -48,8 +51,8 @@ class Localizer(ABC):
     """Find a text in an image: encode the regions once, then score them for each text.
 
     Attributes:
-        text_context: "sentence" if ``score`` reads the vectors of a phrase's words in the context of their sentence;
-            "phrase" if the phrase's vector is enough.
+        text_context: "sentence" if ``score`` reads the vectors of a phrase's words in the context
+            of their sentence; "phrase" if the phrase's vector is enough.
         k: the value in which the ``candidates`` differ; None without candidates.
     """
 
@@ -58,17 +61,19 @@ class Localizer(ABC):
 
     @abstractmethod
     def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
-        """Return the text-independent vectors of the regions; ``ValueError`` if ``encoder`` does not fit."""
+        """Return the text-independent vectors of the regions; ``ValueError`` if ``encoder`` does
+        not fit."""
 
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
     ) -> RegionScores:
-        """Score the regions of N images, each for one text: by default the dot products of ``region_scores``.
+        """Score the regions of N images, each for one text: by default the dot products of
+        ``region_scores``.
 
         Args:
             texts: (N, d), embeddings.
-            words: for ``text_context`` "sentence", the vectors (t, d) of each phrase's words in their sentence; None
-                for a phrase without a sentence. Ignored for "phrase".
+            words: for ``text_context`` "sentence", the vectors (t, d) of each phrase's words in
+                their sentence; None for a phrase without a sentence. Ignored for "phrase".
         """
         return masked(region_scores(vectors.vectors, texts), vectors)
 
@@ -77,7 +82,8 @@ class Localizer(ABC):
         return self.score(self.encode(encoder, regions), texts)
 
     def for_model(self, model: Any) -> "Localizer | None":
-        """Return the localizer to use with ``model``: this one, unless its scores depend on options of the model."""
+        """Return the localizer to use with ``model``: this one, unless its scores depend on options
+        of the model."""
         return self
 
     def served(self) -> ServedScores | None:
@@ -85,12 +91,14 @@ class Localizer(ABC):
         return None
 
     def candidates(self, dim: int) -> Mapping[int, "Localizer"]:
-        """Return localizers for embeddings of d = ``dim`` to choose from on validation images, by k; may be empty."""
+        """Return localizers for embeddings of d = ``dim`` to choose from on validation images, by
+        k; may be empty."""
         return {}
 
 
 def require(encoder: Any, method: str, localizer: Localizer, example: str) -> None:
-    """Raise ``ValueError`` unless ``encoder`` has the ``method`` that ``localizer`` calls, as ``example`` has."""
+    """Raise ``ValueError`` unless ``encoder`` has the ``method`` that ``localizer`` calls, as
+    ``example`` has."""
     if not hasattr(encoder, method):
         raise ValueError(
             f"{type(localizer).__name__} needs an encoder with {method}(), such as {example}; "
@@ -129,7 +137,8 @@ def masked(scores: Tensor, vectors: RegionVectors) -> RegionScores:
 
 
 class AutoLocalizer:
-    """Choose the localizer that belongs to the encoder, see ``bifocal.image_encoders.base.ImageEncoder.localizer``."""
+    """Choose the localizer that belongs to the encoder, see
+    ``bifocal.image_encoders.base.ImageEncoder.localizer``."""
 
     def for_model(self, model: Any) -> Localizer | None:
         """Return the localizer of the model's image encoder; None if it has none."""

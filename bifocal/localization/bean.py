@@ -25,17 +25,20 @@ K_FRACTIONS = (0.025, 0.075, 0.2, 0.5, 1.0)
 class BEANHeatmap(Localizer):
     """BEAN's heatmap: "Finding beans in burgers", CVPR 2018, eq. (8)-(9).
 
-    The cells come from stored features, or from the encoder's fully convolutional network. An image of pixels is
-    never cropped: it is stretched to a square if ``eval_resize`` is "stretch", otherwise it keeps its aspect ratio.
-    SMILE's first layer is also a 1 x 1 convolution into the joint space, so the heatmap works with it too.
+    The cells come from stored features, or from the encoder's fully convolutional network. An image
+    of pixels is never cropped: it is stretched to a square if ``eval_resize`` is "stretch",
+    otherwise it keeps its aspect ratio. SMILE's first layer is also a 1 x 1 convolution into the
+    joint space, so the heatmap works with it too.
 
     Args:
-        k: dimensions to keep. None: ``PAPER_K``, unless another value is chosen on validation images, see
-            ``candidates``.
+        k: dimensions to keep. None: ``PAPER_K``, unless another value is chosen on validation
+            images, see ``candidates``.
 
     Example:
         >>> from bifocal.image_encoders import SMILEEncoder
-        >>> regions = RegionBatch(torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4))
+        >>> regions = RegionBatch(
+        ...     torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4)
+        ... )
         >>> BEANHeatmap(k=2)(SMILEEncoder(3, 6), regions, torch.rand(1, 6)).scores.shape
         torch.Size([1, 4])
     """
@@ -72,12 +75,13 @@ class BEANHeatmap(Localizer):
 def bean_heatmaps(activations: Tensor, texts: Tensor, k: int = PAPER_K) -> Tensor:
     """Return the heatmap of a text over the cells.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (9): H = sum over the k largest entries u of v of
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (9): H = sum over the k largest
+    entries u of v of
     |v[u]| G'[:, :, u].
 
     Args:
-        activations: G' of eq. (8): the encoder's feature maps through the linear part of its last layer, see
-            ``class_activation_maps``.
+        activations: G' of eq. (8): the encoder's feature maps through the linear part of its last
+            layer, see ``class_activation_maps``.
         texts: v, the embedding of one text per image.
         k: dimensions to keep; all of them if d is smaller.
 

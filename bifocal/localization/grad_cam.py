@@ -13,7 +13,8 @@ Embed = Callable[[Tensor], Tensor]
 
 
 class Activations(NamedTuple):
-    """Last activations (R, D) of one image with relative boxes (R, 4), and the differentiable rest of the encoder."""
+    """Last activations (R, D) of one image with relative boxes (R, 4), and the differentiable rest
+    of the encoder."""
 
     cells: Tensor
     boxes: Tensor
@@ -34,17 +35,20 @@ class Activations(NamedTuple):
 def pair_heatmaps(
     embed: Embed, first: Tensor, second: Tensor, k: int = 5, embed_second: Embed | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return heatmaps of two images that show which cells contribute to the dot product of their embeddings.
+    """Return heatmaps of two images that show which cells contribute to the dot product of their
+    embeddings.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6, after Grad-CAM (Selvaraju et al.):
-    the activations of the last convolutional layer, weighted by the gradient of the k dimensions that contribute most
-    to the similarity, averaged over the cells, and cut at zero.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6, after Grad-CAM
+    (Selvaraju et al.): the activations of the last convolutional layer, weighted by the gradient of
+    the k dimensions that contribute most to the similarity, averaged over the cells, and cut at
+    zero.
 
     Args:
         embed: differentiable; maps activations to the embedding.
         first, second: activations of the last convolutional layer, one row per cell.
         k: dimensions.
-        embed_second: ``embed`` of the second image, if it depends on the image's size; None for ``embed``.
+        embed_second: ``embed`` of the second image, if it depends on the image's size; None for
+            ``embed``.
 
     Shape:
         first (R, D), second (R', D) -> (R,), (R',)

@@ -7,7 +7,8 @@ from bifocal.localization.base import RegionScores
 
 
 def rasterize(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
-    """Give each pixel the highest score among the regions that contain its center; thesis, section 4.2.2.
+    """Give each pixel the highest score among the regions that contain its center; thesis, section
+    4.2.2.
 
     A pixel outside all regions gets the lowest score.
 
@@ -32,7 +33,8 @@ def rasterize(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def has_peak(region_scores: RegionScores) -> Tensor:
-    """Return whether the scores of an image's regions differ, (N,); else, as without any attention, none is a peak."""
+    """Return whether the scores of an image's regions differ, (N,); else, as without any attention,
+    none is a peak."""
     scores = region_scores.scores
     absent = scores.isneginf()
     return (scores.amax(dim=1) > scores.masked_fill(absent, torch.inf).amin(dim=1)) | (
@@ -41,9 +43,11 @@ def has_peak(region_scores: RegionScores) -> Tensor:
 
 
 def peak_points(region_scores: RegionScores, corner: bool = False) -> Tensor:
-    """Return the center or the upper left corner of each image's best region, x y relative to width and height.
+    """Return the center or the upper left corner of each image's best region, x y relative to width
+    and height.
 
-    Among regions with equal scores, the center nearest to the image's center wins, then the uppermost, then the
+    Among regions with equal scores, the center nearest to the image's center wins, then the
+    uppermost, then the
     leftmost: the order of the regions does not decide.
 
     Shape:

@@ -1,4 +1,5 @@
-"""Localizer for multi-level grounding: attention of a phrase's words, or its sentence vector, to the best level."""
+"""Localizer for multi-level grounding: attention of a phrase's words, or its sentence vector, to
+the best level."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,21 +23,26 @@ from bifocal.localization.base import (
 class MultiLevelHeatmap(Localizer):
     """Heatmap of a phrase at the level of the highest pertinence.
 
-    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, section 4.3.
-    The cells of all levels have the same boxes. A model with other attention, such as an ablation of table 3, is
-    localized with its own: see ``for_model``.
+    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR
+    2019, section 4.3. The cells of all levels have the same boxes. A model with other attention,
+    such as an ablation of table 3, is localized with its own: see ``for_model``.
 
     Args:
-        text_context: "sentence" uses the words of a phrase in its sentence, as the paper does on Flickr30k;
-            "phrase" always uses the phrase's own vector, as it does on ReferIt and Visual Genome.
+        text_context: "sentence" uses the words of a phrase in its sentence, as the paper does on
+            Flickr30k; "phrase" always uses the phrase's own vector, as it does on ReferIt and
+            Visual Genome.
 
     Raises:
         ValueError: ``text_context`` is unknown.
 
     Example:
         >>> from bifocal.image_encoders import MultiLevelEncoder
-        >>> regions = RegionBatch(torch.rand(1, 8, 3), torch.ones(1, 8, dtype=torch.bool), torch.rand(1, 8, 4))
-        >>> MultiLevelHeatmap()(MultiLevelEncoder(3, 6, levels=2), regions, torch.rand(1, 6)).scores.shape
+        >>> regions = RegionBatch(
+        ...     torch.rand(1, 8, 3), torch.ones(1, 8, dtype=torch.bool), torch.rand(1, 8, 4)
+        ... )
+        >>> MultiLevelHeatmap()(
+        ...     MultiLevelEncoder(3, 6, levels=2), regions, torch.rand(1, 6)
+        ... ).scores.shape
         torch.Size([1, 4])
     """
 

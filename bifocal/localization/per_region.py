@@ -11,12 +11,14 @@ from bifocal.localization.base import Localizer, RegionVectors, ServedScores
 class PerRegionLocalizer(Localizer):
     """Region score: cosine between the text and an image with only this region.
 
-    Wang, Li, Lazebnik, CVPR 2016, section 3.3, rank the proposals of an image for a phrase in this way. It works with
-    encoders of stored regions that give one vector per image.
+    Wang, Li, Lazebnik, CVPR 2016, section 3.3, rank the proposals of an image for a phrase in this
+    way. It works with encoders of stored regions that give one vector per image.
 
     Example:
         >>> from bifocal.image_encoders import LinearEncoder
-        >>> regions = RegionBatch(torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4))
+        >>> regions = RegionBatch(
+        ...     torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4)
+        ... )
         >>> PerRegionLocalizer()(LinearEncoder(3, 6), regions, torch.rand(1, 6)).scores.shape
         torch.Size([1, 4])
     """

@@ -15,7 +15,9 @@ class SMILERegions(Localizer):
     Example:
         >>> import torch
         >>> from bifocal.image_encoders import SMILEEncoder
-        >>> regions = RegionBatch(torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4))
+        >>> regions = RegionBatch(
+        ...     torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4)
+        ... )
         >>> SMILERegions()(SMILEEncoder(3, 6), regions, torch.rand(1, 6)).scores.shape
         torch.Size([1, 4])
     """

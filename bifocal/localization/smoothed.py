@@ -24,22 +24,27 @@ EPSILON = 1e-6
 class SmoothedActivations(Localizer):
     """Class activation map of a text, smoothed, with a prior of the center.
 
-    Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2): the score of a region is
-    its share of the image's dot product with the text, before any normalization. Each score becomes the mean of all
-    scores of the image, weighted by a Gaussian of the distance between centers, so that one cell with a high score
-    counts less than a group of them. The prior is the squared distance from the center of the image, which Judd et
-    al., "Learning to predict where humans look", ICCV 2009, section 3.1, use as a feature.
+    Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2): the
+    score of a region is its share of the image's dot product with the text, before any
+    normalization. Each score becomes the mean of all scores of the image, weighted by a Gaussian of
+    the distance between centers, so that one cell with a high score counts less than a group of
+    them. The prior is the squared distance from the center of the image, which Judd et al.,
+    "Learning to predict where humans look", ICCV 2009, section 3.1, use as a feature.
 
     Args:
-        sigma: standard deviation of the Gaussian, relative to the sides of the image; 0 for no smoothing.
-        center: weight of the prior, in standard deviations of the image's scores at the middle of an edge.
+        sigma: standard deviation of the Gaussian, relative to the sides of the image; 0 for no
+            smoothing.
+        center: weight of the prior, in standard deviations of the image's scores at the middle of
+            an edge.
 
     Raises:
         ValueError: a value is negative.
 
     Example:
         >>> from bifocal.image_encoders import LinearEncoder
-        >>> regions = RegionBatch(torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4))
+        >>> regions = RegionBatch(
+        ...     torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4)
+        ... )
         >>> SmoothedActivations()(LinearEncoder(3, 6), regions, torch.rand(1, 6)).scores.shape
         torch.Size([1, 4])
     """
@@ -74,9 +79,11 @@ class SmoothedActivations(Localizer):
 
 
 def smooth(scores: Tensor, centers: Tensor, mask: Tensor, sigma: float) -> Tensor:
-    """Return the mean of an image's scores, weighted by a Gaussian of the distance from each center.
+    """Return the mean of an image's scores, weighted by a Gaussian of the distance from each
+    center.
 
-    Scores and mask are (N, R), centers (N, R, 2) relative to the image; a ``sigma`` of 0 returns the scores.
+    Scores and mask are (N, R), centers (N, R, 2) relative to the image; a ``sigma`` of 0 returns
+    the scores.
     """
     if not sigma:
         return scores
@@ -88,7 +95,8 @@ def smooth(scores: Tensor, centers: Tensor, mask: Tensor, sigma: float) -> Tenso
 
 
 def standardize(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the scores (N, R) of each image with mean 0 and standard deviation 1 over its regions."""
+    """Return the scores (N, R) of each image with mean 0 and standard deviation 1 over its
+    regions."""
     count = mask.sum(dim=1, keepdim=True)
     centered = scores - (scores * mask).sum(dim=1, keepdim=True) / count
     deviation = ((centered.square() * mask).sum(dim=1, keepdim=True) / count).sqrt()

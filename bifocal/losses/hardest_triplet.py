@@ -10,8 +10,8 @@ from bifocal.scores import Scores, check_matches, mean_of_matches
 class HardestTripletLoss(nn.Module):
     """Triplet ranking loss on the hardest negative of the batch.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (6)-(7); thesis eq. (3.10)-(3.11). All captions of
-    an image are positives of it, never negatives.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (6)-(7); thesis eq. (3.10)-(3.11).
+    All captions of an image are positives of it, never negatives.
 
     Args:
         margin: alpha of eq. (6), in units of the score (a cosine is in [-1, 1]).

@@ -9,25 +9,30 @@ from bifocal.scores import Scores, check_matches
 class HingeAveragePrecisionLoss(nn.Module):
     """Structured hinge upper bound of 1 - AP, with exact loss-augmented inference.
 
-    Yue, Finley, Radlinski and Joachims, "A support vector method for optimizing average precision", SIGIR 2007: for the
-    P matches and N negatives of a class, a ranking has y_ij = 1 if it places match i above negative j and -1 otherwise,
-    and the score S(y) = 1 / (P N) x sum over i, j of y_ij (s_i - s_j). The loss is
+    Yue, Finley, Radlinski and Joachims, "A support vector method for optimizing average precision",
+    SIGIR 2007: for the P matches and N negatives of a class, a ranking has y_ij = 1 if it places
+    match i above negative j and -1 otherwise, and the score S(y) = 1 / (P N) x sum over i, j of
+    y_ij (s_i - s_j). The loss is
 
         max over rankings y of [1 - AP(y) + S(y)] - S(y*),
 
-    where y* places all matches first. With matches and negatives in the order of their scores, the best place of each
-    negative does not depend on the others (their algorithm 1): the maximum takes O(P N) time and is exact. This is the
-    Hinge-AP of thesis figure 5.7. A class without a match or without a negative is left out.
+    where y* places all matches first. With matches and negatives in the order of their scores, the
+    best place of each negative does not depend on the others (their algorithm 1): the maximum takes
+    O(P N) time and is exact. This is the Hinge-AP of thesis figure 5.7. A class without a match or
+    without a negative is left out.
 
     Shape:
-        scores.cross (C classes, n elements), matches (C, n) bool -> scalar, the mean over the classes.
+        scores.cross (C classes, n elements), matches (C, n) bool -> scalar, the mean over the
+        classes.
 
     Raises:
         ValueError: the shapes differ.
 
     Example:
         >>> loss, matches = HingeAveragePrecisionLoss(), torch.tensor([[True, False]])
-        >>> loss(Scores(torch.tensor([[3.0, 1.0]])), matches).item()  # right, and by more than the margin
+        >>> loss(
+        ...     Scores(torch.tensor([[3.0, 1.0]])), matches
+        ... ).item()  # right, and by more than the margin
         0.0
         >>> loss(Scores(torch.tensor([[0.0, 0.0]])), matches).item()  # 1 - AP of the worst ranking
         0.5
@@ -47,8 +52,8 @@ class HingeAveragePrecisionLoss(nn.Module):
 def _hinge(matches: Tensor, negatives: Tensor) -> Tensor:
     """Return the loss of one class.
 
-    The j-th negative above the i-th match changes precision from i / (i + j - 1) to i / (i + j), and S by
-    -2 (s_i - s_j) / (P N).
+    The j-th negative above the i-th match changes precision from i / (i + j - 1) to i / (i + j),
+    and S by -2 (s_i - s_j) / (P N).
     """
     positive, negative = (
         matches.sort(descending=True).values,

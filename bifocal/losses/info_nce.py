@@ -17,26 +17,32 @@ MAX_SCALE = 100.0
 class InfoNCELoss(nn.Module):
     """Cross-entropy of each match against all negatives of the batch, in both directions.
 
-    van den Oord, Li, Vinyals, "Representation learning with contrastive predictive coding", 2018, eq. (4), where f is
-    exp(cosine / temperature); symmetric as in Radford et al., "CLIP", ICML 2021. Other captions of the same image are
-    no negatives: a match (n, m) competes with the captions that do not match image n, and with the images that do not
-    match caption m.
+    van den Oord, Li, Vinyals, "Representation learning with contrastive predictive coding", 2018,
+    eq. (4), where f is exp(cosine / temperature); symmetric as in Radford et al., "CLIP", ICML
+    2021. Other captions of the same image are no negatives: a match (n, m) competes with the
+    captions that do not match image n, and with the images that do not match caption m.
 
     Args:
         temperature: tau, in units of the score (0.07 in CLIP); its initial value if it is learned.
-        learn_temperature: learn log(1 / tau), a parameter of the loss; 1 / tau is at most 100 (CLIP, section 2.5).
-        label_smoothing: epsilon of Szegedy et al., "Rethinking the inception architecture", CVPR 2016, section 7: this
-            part of the target is spread evenly over a match and its negatives. Other captions of the image are neither.
+        learn_temperature: learn log(1 / tau), a parameter of the loss; 1 / tau is at most 100
+            (CLIP, section 2.5).
+        label_smoothing: epsilon of Szegedy et al., "Rethinking the inception architecture", CVPR
+            2016, section 7: this part of the target is spread evenly over a match and its
+            negatives. Other captions of the image are neither.
 
     Shape:
-        scores.cross (N, M), matches (N, M) bool -> scalar, the mean over the matches of the sum of both directions.
+        scores.cross (N, M), matches (N, M) bool -> scalar, the mean over the matches of the sum of
+        both directions.
 
     Raises:
-        ValueError: the shapes differ, the temperature is not positive, or ``label_smoothing`` is not in [0, 1).
+        ValueError: the shapes differ, the temperature is not positive, or ``label_smoothing`` is
+            not in [0, 1).
 
     Example:
         >>> loss = InfoNCELoss(temperature=1.0)
-        >>> round(loss(Scores(torch.zeros(2, 2)), torch.eye(2, dtype=torch.bool)).item(), 4)  # 2 log 2
+        >>> round(
+        ...     loss(Scores(torch.zeros(2, 2)), torch.eye(2, dtype=torch.bool)).item(), 4
+        ... )  # 2 log 2
         1.3863
     """
 
@@ -72,7 +78,8 @@ class InfoNCELoss(nn.Module):
         if self.log_scale is None:
             return info_nce(scores.cross, matches, self.temperature, self.label_smoothing)
         with torch.no_grad():
-            # Clip the parameter and not the scale: a scale beyond the limit would have no gradient back.
+            # Clip the parameter and not the scale: a scale beyond the limit would have no gradient
+            # back.
             self.log_scale.clamp_(max=math.log(MAX_SCALE))
         return info_nce(scores.cross, matches, 1 / self.log_scale.exp(), self.label_smoothing)
 
@@ -103,7 +110,8 @@ def info_nce(
 def _costs(
     logits: Tensor, matches: Tensor, query: Tensor, candidate: Tensor, smoothing: float
 ) -> Tensor:
-    """Return the cost of each match (``query``, ``candidate``) against the candidates that do not match the query."""
+    """Return the cost of each match (``query``, ``candidate``) against the candidates that do not
+    match the query."""
     # The mask is finite, so that the loss and its gradient are 0 where a match has no negatives.
     negatives = logits.masked_fill(matches, torch.finfo(logits.dtype).min / 2)
     positives = logits[query, candidate]
@@ -111,7 +119,8 @@ def _costs(
     costs = softplus(negatives.logsumexp(dim=1)[query] - positives)
     if not smoothing:
         return costs
-    # With the target distribution q, the cross-entropy is: cost of the match + sum of q_c (p - c) over candidates c.
+    # With the target distribution q, the cross-entropy is: cost of the match + sum of q_c (p - c)
+    # over candidates c.
     others, count = logits.masked_fill(matches, 0).sum(dim=1), (~matches).sum(dim=1)
     smoothed: Tensor = costs + smoothing * (count[query] * positives - others[query]) / (
         count[query] + 1

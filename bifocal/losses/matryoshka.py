@@ -12,11 +12,13 @@ from bifocal.scores import Scores
 class MatryoshkaLoss(nn.Module):
     """Mean of a loss over the whole vectors and the vectors cut to their first dimensions.
 
-    Kusupati et al., "Matryoshka representation learning", NeurIPS 2022, eq. (1), with all weights 1. The dimensions
-    are ``cut_dims`` of the model. One training then serves several sizes of vectors.
+    Kusupati et al., "Matryoshka representation learning", NeurIPS 2022, eq. (1), with all weights
+    1. The dimensions are ``cut_dims`` of the model. One training then serves several sizes of
+    vectors.
 
     Args:
-        loss: module ``loss(scores, matches) -> scalar``; by name, a part of ``bifocal.losses``. None for InfoNCE.
+        loss: module ``loss(scores, matches) -> scalar``; by name, a part of ``bifocal.losses``.
+            None for InfoNCE.
 
     Shape:
         the shapes of ``loss``, with ``scores.cut`` -> scalar.
@@ -26,7 +28,10 @@ class MatryoshkaLoss(nn.Module):
 
     Example:
         >>> import torch
-        >>> scores, matches = Scores(torch.eye(2), cut=(Scores(torch.zeros(2, 2)),)), torch.eye(2, dtype=torch.bool)
+        >>> scores, matches = (
+        ...     Scores(torch.eye(2), cut=(Scores(torch.zeros(2, 2)),)),
+        ...     torch.eye(2, dtype=torch.bool),
+        ... )
         >>> loss = MatryoshkaLoss(InfoNCELoss(temperature=1.0))
         >>> round(loss(scores, matches).item(), 4)  # (2 log(1 + 1 / e) + 2 log 2) / 2
         1.0064
@@ -41,7 +46,8 @@ class MatryoshkaLoss(nn.Module):
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         if not scores.cut:
             raise ValueError(
-                "MatryoshkaLoss needs scores of cut vectors: give the model cut_dims, such as [64, 128, 256]"
+                "MatryoshkaLoss needs scores of cut vectors: give the model cut_dims, such as "
+                "[64, 128, 256]"
             )
         terms = [self.loss(each, matches) for each in (scores, *scores.cut)]
         total: Tensor = sum(terms[1:], start=terms[0])

@@ -12,14 +12,18 @@ class MultiLabelSoftMarginLoss(nn.Module):
     Thesis, section 5.5.2: the surrogate of mean average precision that needs no sorter.
 
     Shape:
-        scores.cross (C classes, n elements), matches (C, n) bool -> scalar, the mean over all pairs.
+        scores.cross (C classes, n elements), matches (C, n) bool -> scalar, the mean over all
+        pairs.
 
     Raises:
         ValueError: the shapes differ.
 
     Example:
         >>> import torch
-        >>> round(MultiLabelSoftMarginLoss()(Scores(torch.zeros(1, 3)), torch.ones(1, 3) > 0).item(), 4)  # log 2
+        >>> round(
+        ...     MultiLabelSoftMarginLoss()(Scores(torch.zeros(1, 3)), torch.ones(1, 3) > 0).item(),
+        ...     4,
+        ... )  # log 2
         0.6931
     """
 

@@ -17,39 +17,47 @@ Surrogate = Literal["triplet", "rank", "log_rank", "recall"]
 class RecallLoss(SorterLoss):
     """Surrogate of recall in both directions, through a sorter.
 
-    Thesis, section 5.4.3. Each match is ranked among the negatives of its row, then of its column. Other positives of
-    the same image are moved behind the last score. They do not change an exact rank; a soft sorter ranks the match as
-    if they were further negatives of a low score. The cost of a match of rank r, with the ranks r_c of its negatives c,
-    is
+    Thesis, section 5.4.3. Each match is ranked among the negatives of its row, then of its column.
+    Other positives of the same image are moved behind the last score. They do not change an exact
+    rank; a soft sorter ranks the match as if they were further negatives of a low score. The cost
+    of a match of rank r, with the ranks r_c of its negatives c, is
 
-    - "triplet": max(0, margin + r - min over c of r_c) / n, eq. (5.12), the hardest negative on ranks;
-    - "rank": r / n, eq. (5.13), which an approximate sorter's errors can lower without better ranks;
+    - "triplet": max(0, margin + r - min over c of r_c) / n, eq. (5.12), the hardest negative on
+      ranks;
+    - "rank": r / n, eq. (5.13), which an approximate sorter's errors can lower without better
+      ranks;
     - "log_rank": log(1 + r), which weights the first ranks most;
-    - "recall": the mean over K in ``ks`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K (5.10).
+    - "recall": the mean over K in ``ks`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K
+      (5.10).
 
-    Ranks are divided by the number n of scores, as in the authors' code, whose margin of 1 / n is ``margin`` 1. The
-    authors sum over the matches where this is a mean.
+    Ranks are divided by the number n of scores, as in the authors' code, whose margin of 1 / n is
+    ``margin`` 1. The authors sum over the matches where this is a mean.
 
     The auxiliary loss (section 5.5) is ``HardestTripletLoss``. Other arguments: see ``SorterLoss``.
 
     Args:
         surrogate: "triplet", "rank", "log_rank" or "recall".
-        margin: alpha of eq. (5.11), in ranks, for "triplet". With exact ranks a match of rank 0 is always one rank
-            before its hardest negative.
+        margin: alpha of eq. (5.11), in ranks, for "triplet". With exact ranks a match of rank 0 is
+            always one rank before its hardest negative.
         ks: the K of R@K, in ranks, for "recall".
         softness: width of the sigmoid at K, in ranks, for "recall".
 
     Shape:
-        scores.cross (N, M), matches (N, M) bool -> scalar, the sum of both directions' mean costs of the matches.
+        scores.cross (N, M), matches (N, M) bool -> scalar, the sum of both directions' mean costs
+        of the matches.
 
     Raises:
         ValueError: the shapes differ.
 
     Example:
         >>> loss, matches = RecallLoss(surrogate="rank"), torch.eye(2, dtype=torch.bool)
-        >>> loss(Scores(torch.tensor([[0.9, 0.1], [0.2, 0.8]])), matches).item()  # every match has rank 0
+        >>> loss(
+        ...     Scores(torch.tensor([[0.9, 0.1], [0.2, 0.8]])), matches
+        ... ).item()  # every match has rank 0
         0.0
-        >>> loss(Scores(torch.tensor([[0.1, 0.9], [0.8, 0.2]])), matches).item()  # rank 1 of n = 2, twice
+        >>> loss(
+        ...     Scores(torch.tensor([[0.1, 0.9], [0.8, 0.2]])), matches
+        ... ).item()  # rank 1 of n = 2, twice
         1.0
     """
 
@@ -76,7 +84,10 @@ class RecallLoss(SorterLoss):
         surrogate = arguments.get("surrogate", "triplet")
         for argument, needed in (("margin", "triplet"), ("ks", "recall"), ("softness", "recall")):
             if argument in arguments and surrogate != needed:
-                yield f"{argument} is for surrogate {needed!r}, but surrogate is {surrogate!r}: leave {argument} out"
+                yield (
+                    f"{argument} is for surrogate {needed!r}, but surrogate is {surrogate!r}: "
+                    f"leave {argument} out"
+                )
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
@@ -108,7 +119,8 @@ class RecallLoss(SorterLoss):
 
 
 class Queries(NamedTuple):
-    """One row per match: ``scores`` (K, M), column of the ``match`` (K, 1), ``negatives`` (K, M) bool."""
+    """One row per match: ``scores`` (K, M), column of the ``match`` (K, 1), ``negatives`` (K, M)
+    bool."""
 
     scores: Tensor
     match: Tensor
@@ -116,12 +128,14 @@ class Queries(NamedTuple):
 
 
 def rank_each_match(scores: Tensor, matches: Tensor) -> Queries:
-    """Return one row of scores (N, M) per match, with other positives moved just behind the last score."""
+    """Return one row of scores (N, M) per match, with other positives moved just behind the last
+    score."""
     row, column = matches.nonzero(as_tuple=True)
     match = column.unsqueeze(1)
     others = matches[row].scatter(1, match, False)
     lowest, highest = scores.detach().aminmax(dim=1, keepdim=True)
-    # Below the last score also where all scores are equal, or where the difference is lost in rounding.
+    # Below the last score also where all scores are equal, or where the difference is lost in
+    # rounding.
     behind = torch.minimum(
         lowest - 0.01 * (highest - lowest), torch.nextafter(lowest, lowest.new_tensor(-torch.inf))
     )

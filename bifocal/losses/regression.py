@@ -11,22 +11,27 @@ from bifocal.sorters import exact_ranks
 class RegressionLoss(nn.Module):
     """L1 or L2 distance of scores and targets.
 
-    Thesis, section 5.5.1: the losses that need no sorter. With ``to_ranks`` a stronger surrogate of Spearman's
+    Thesis, section 5.5.1: the losses that need no sorter. With ``to_ranks`` a stronger surrogate of
+    Spearman's
     correlation: regression to the ranks of the targets within their group.
 
     Args:
         power: of the distance; 2 for L2, 1 for L1.
-        to_ranks: replace each target by 1/2 - rank / n, which falls from 1/2 for the best to nearly -1/2.
+        to_ranks: replace each target by 1/2 - rank / n, which falls from 1/2 for the best to nearly
+            -1/2.
 
     Shape:
-        scores.cross (groups, n), matches (groups, n) graded: the targets -> scalar, the mean over all scores.
+        scores.cross (groups, n), matches (groups, n) graded: the targets -> scalar, the mean over
+        all scores.
 
     Raises:
         ValueError: the shapes differ, or power is neither 1 nor 2.
 
     Example:
         >>> import torch
-        >>> RegressionLoss(power=1)(Scores(torch.tensor([[0.0, 2.0]])), torch.tensor([[1.0, 2.0]])).item()
+        >>> RegressionLoss(power=1)(
+        ...     Scores(torch.tensor([[0.0, 2.0]])), torch.tensor([[1.0, 2.0]])
+        ... ).item()
         0.5
     """
 

@@ -15,10 +15,11 @@ from bifocal.sorters import exact_ranks
 
 
 class SorterRanks(nn.Module):
-    """Ranks of a sorter and the scalar cost of its fine-tuning; the loss never trains the sorter's weights.
+    """Ranks of a sorter and the scalar cost of its fine-tuning; the loss never trains the sorter's
+    weights.
 
-    Else the sorter would learn to return low losses. With ``fine_tune``, it keeps learning to sort the model's scores
-    (thesis, section 5.6); its weights are parameters of the loss.
+    Else the sorter would learn to return low losses. With ``fine_tune``, it keeps learning to sort
+    the model's scores (thesis, section 5.6); its weights are parameters of the loss.
     """
 
     def __init__(self, sorter: nn.Module, fine_tune: float) -> None:
@@ -27,13 +28,15 @@ class SorterRanks(nn.Module):
         self.fine_tune = fine_tune
         if fine_tune and not any(True for _ in self.sorter.parameters()):
             raise ValueError(
-                f"fine_tune is {fine_tune}, but {type(self.sorter).__name__} has no weights: set it to 0"
+                f"fine_tune is {fine_tune}, but {type(self.sorter).__name__} has no weights: "
+                "set it to 0"
             )
         self.sorter.requires_grad_(bool(fine_tune))
         self.eval()
 
     def train(self, mode: bool = True) -> "SorterRanks":
-        """Set the mode, but keep the sorter in evaluation mode: the ranks of a row must not depend on other rows."""
+        """Set the mode, but keep the sorter in evaluation mode: the ranks of a row must not depend
+        on other rows."""
         super().train(mode)
         self.sorter.eval()
         return self
@@ -53,7 +56,8 @@ class SorterRanks(nn.Module):
 
 
 class AuxiliaryLoss(nn.Module):
-    """Loss on scores that keeps them in the sorter's range (thesis, section 5.5); 0 after ``steps`` training steps."""
+    """Loss on scores that keeps them in the sorter's range (thesis, section 5.5); 0 after ``steps``
+    training steps."""
 
     def __init__(
         self, loss: Callable[[Scores, Tensor], Tensor], weight: float, steps: int | None
@@ -76,8 +80,10 @@ class SorterLoss(nn.Module, ABC):
     """Loss on ranks: base of ``RowRankLoss`` and ``RecallLoss``.
 
     Args:
-        sorter: scores (..., n) -> ranks (..., n); None for a ``ExactRankSorter`` with the ``exact`` of the class.
-        fine_tune: weight of the L1 error of a pretrained sorter on the model's scores, see ``SorterRanks``.
+        sorter: scores (..., n) -> ranks (..., n); None for a ``ExactRankSorter`` with the ``exact``
+            of the class.
+        fine_tune: weight of the L1 error of a pretrained sorter on the model's scores, see
+            ``SorterRanks``.
         auxiliary_weight: weight of the class's auxiliary loss on scores, see ``AuxiliaryLoss``.
         auxiliary_steps: training steps during which the auxiliary loss is added; None for all.
 
@@ -106,8 +112,8 @@ class SorterLoss(nn.Module, ABC):
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
         if arguments.get("auxiliary_steps") is not None and not arguments.get("auxiliary_weight"):
             yield (
-                f"auxiliary_steps is {arguments['auxiliary_steps']}, but the auxiliary loss is disabled: "
-                "set auxiliary_weight too, or leave auxiliary_steps out"
+                f"auxiliary_steps is {arguments['auxiliary_steps']}, but the auxiliary loss is "
+                "disabled: set auxiliary_weight too, or leave auxiliary_steps out"
             )
 
     @abstractmethod

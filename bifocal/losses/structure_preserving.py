@@ -11,15 +11,17 @@ from bifocal.scores import Scores, check_matches
 
 
 class StructurePreservingLoss(nn.Module):
-    """Bidirectional ranking constraints with structure-preserving constraints, on Euclidean distances.
+    """Bidirectional ranking constraints with structure-preserving constraints, on Euclidean
+    distances.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, eq. (1)-(5). Two captions
-    are neighbors if an image matches both; two images are neighbors if a caption matches both. The structure terms
-    need neighbors in the batch: two captions of an image, or two images of a phrase. Only the ``max_violations``
-    largest costs of each positive pair count.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, eq.
+    (1)-(5). Two captions are neighbors if an image matches both; two images are neighbors if a
+    caption matches both. The structure terms need neighbors in the batch: two captions of an image,
+    or two images of a phrase. Only the ``max_violations`` largest costs of each positive pair
+    count.
 
-    As a regularizer beside another loss (``WeightedSumLoss``), set ``caption_weight`` and ``image_weight`` to 0: the
-    structure terms remain.
+    As a regularizer beside another loss (``WeightedSumLoss``), set ``caption_weight`` and
+    ``image_weight`` to 0: the structure terms remain.
 
     Args:
         margin: m, in units of the distance between unit vectors, which is in [0, 2].
@@ -27,18 +29,24 @@ class StructurePreservingLoss(nn.Module):
         visual_weight: lambda_2, of the structure (3) of images.
         textual_weight: lambda_3, of the structure (4) of captions.
         max_violations: K, violations that count per positive pair and term.
-        caption_weight: of the constraints (1) on captions, where images are the queries; 1 in eq. (5).
+        caption_weight: of the constraints (1) on captions, where images are the queries; 1 in eq.
+            (5).
 
     Shape:
-        scores.cross (N, M), scores.visual (N, N), scores.textual (M, M), cosines; matches (N, M) bool -> scalar, the
-        sum of eq. (5) divided by the number of matches.
+        scores.cross (N, M), scores.visual (N, N), scores.textual (M, M), cosines; matches (N, M)
+        bool -> scalar, the sum of eq. (5) divided by the number of matches.
 
     Raises:
         ValueError: the shapes differ, or the scores of a term with a weight are missing.
 
     Example:
-        >>> loss, matches = StructurePreservingLoss(textual_weight=0.0), torch.eye(2, dtype=torch.bool)
-        >>> round(loss(Scores(torch.eye(2)), matches).item(), 2)  # negatives are farther by sqrt(2) > margin
+        >>> loss, matches = (
+        ...     StructurePreservingLoss(textual_weight=0.0),
+        ...     torch.eye(2, dtype=torch.bool),
+        ... )
+        >>> round(
+        ...     loss(Scores(torch.eye(2)), matches).item(), 2
+        ... )  # negatives are farther by sqrt(2) > margin
         0.0
     """
 
@@ -62,7 +70,8 @@ class StructurePreservingLoss(nn.Module):
 
     @classmethod
     def needed_scores(cls, arguments: Mapping[str, Any]) -> tuple[Collection[str], str]:
-        """Return the scores that it reads besides ``cross``, and the fix for a model without them."""
+        """Return the scores that it reads besides ``cross``, and the fix for a model without
+        them."""
         views = [view for view in ("visual", "textual") if arguments[f"{view}_weight"]]
         return views, "set visual_weight and textual_weight to 0, or use TwoBranchModel"
 
@@ -84,7 +93,8 @@ class StructurePreservingLoss(nn.Module):
     def _within(self, scores: Tensor | None, matches: Tensor, view: str) -> Tensor:
         if scores is None:
             raise ValueError(
-                f"StructurePreservingLoss needs scores.{view}, which the model lacks: set {view}_weight to 0"
+                f"StructurePreservingLoss needs scores.{view}, which the model lacks: set "
+                f"{view}_weight to 0"
             )
         shared = matches.to(scores.dtype)
         neighbors = shared @ shared.T > 0
@@ -93,7 +103,8 @@ class StructurePreservingLoss(nn.Module):
         return self._violations(scores, neighbors & ~itself, neighbors | itself)
 
     def _violations(self, scores: Tensor, positive: Tensor, related: Tensor) -> Tensor:
-        """Sum the largest costs of each positive pair; all elements but the ``related`` ones are negatives."""
+        """Sum the largest costs of each positive pair; all elements but the ``related`` ones are
+        negatives."""
         # The square root has no finite gradient at 0.
         distances = (2 - 2 * scores).clamp_min(torch.finfo(scores.dtype).eps).sqrt()
         query, other = positive.nonzero(as_tuple=True)

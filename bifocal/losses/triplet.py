@@ -14,28 +14,33 @@ Negatives = Literal["all", "random", "hardest", "semi_hard"]
 class TripletLoss(nn.Module):
     """Triplet ranking loss in both directions.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (5)-(7); thesis eq. (3.9)-(3.11). All captions of an
-    image are positives of it, never negatives. ``negatives`` selects the sets C_n and D_n of eq. (5) from the pairs
-    that do not match:
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (5)-(7); thesis eq. (3.9)-(3.11).
+    All captions of an image are positives of it, never negatives. ``negatives`` selects the sets
+    C_n and D_n of eq. (5) from the pairs that do not match:
 
     - "all";
     - "random": one negative, drawn again at each call;
     - "hardest": the negative of the highest score, eq. (7), as in ``HardestTripletLoss``;
-    - "semi_hard": the negative of the highest score below the positive's (Schroff et al., "FaceNet", CVPR 2015,
-      section 3.2); if all negatives score higher than the positive, the lowest of them.
+    - "semi_hard": the negative of the highest score below the positive's (Schroff et al.,
+      "FaceNet", CVPR 2015, section 3.2); if all negatives score higher than the positive, the
+      lowest of them.
 
     Args:
         margin: alpha of eq. (6), in units of the score (a cosine is in [-1, 1]).
         negatives: "all", "random", "hardest" or "semi_hard".
 
     Shape:
-        scores.cross (N, M), matches (N, M) bool -> scalar: the sum over the negatives, the mean over the matches.
+        scores.cross (N, M), matches (N, M) bool -> scalar: the sum over the negatives, the mean
+        over the matches.
 
     Raises:
         ValueError: the shapes differ, or ``negatives`` is unknown.
 
     Example:
-        >>> scores, matches = Scores(torch.tensor([[0.9, 0.8], [0.1, 0.7]])), torch.eye(2, dtype=torch.bool)
+        >>> scores, matches = (
+        ...     Scores(torch.tensor([[0.9, 0.8], [0.1, 0.7]])),
+        ...     torch.eye(2, dtype=torch.bool),
+        ... )
         >>> round(TripletLoss(margin=0.2)(scores, matches).item(), 2)
         0.2
     """
@@ -68,7 +73,8 @@ class TripletLoss(nn.Module):
         return mean_of_matches(caption_cost + image_cost)
 
     def _cost(self, positives: Tensor, candidates: Tensor, negative: Tensor) -> Tensor:
-        """Return the cost of each of the positives (K, 1) against the candidates (K, C) that are ``negative``."""
+        """Return the cost of each of the positives (K, 1) against the candidates (K, C) that are
+        ``negative``."""
         if candidates.shape[1] == 0:
             return positives.new_zeros(len(positives))
         preference = self._preference(positives, candidates)

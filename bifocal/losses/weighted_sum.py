@@ -12,7 +12,8 @@ class WeightedSumLoss(nn.Module):
     """Weighted sum of losses on the same scores.
 
     Args:
-        losses: modules ``loss(scores, matches) -> scalar``; by name, references to parts of ``bifocal.losses``.
+        losses: modules ``loss(scores, matches) -> scalar``; by name, references to parts of
+            ``bifocal.losses``.
         weights: one per loss; None for 1 each.
 
     Shape:
@@ -24,8 +25,12 @@ class WeightedSumLoss(nn.Module):
     Example:
         >>> import torch
         >>> from bifocal.losses import HardestTripletLoss
-        >>> loss = WeightedSumLoss([HardestTripletLoss(margin=0.2), HardestTripletLoss(margin=0.4)], weights=[1.0, 0.5])
-        >>> round(loss(Scores(torch.zeros(2, 2)), torch.eye(2, dtype=torch.bool)).item(), 2)  # 2 (0.2 + 0.5 * 0.4)
+        >>> loss = WeightedSumLoss(
+        ...     [HardestTripletLoss(margin=0.2), HardestTripletLoss(margin=0.4)], weights=[1.0, 0.5]
+        ... )
+        >>> round(
+        ...     loss(Scores(torch.zeros(2, 2)), torch.eye(2, dtype=torch.bool)).item(), 2
+        ... )  # 2 (0.2 + 0.5 * 0.4)
         0.8
     """
 

@@ -1,5 +1,5 @@
-"""Intervals by resampling images, not queries: the percentile bootstrap (Efron and Tibshirani, 1993, section 13.3), and
-a lower bound by random subsets.
+"""Intervals by resampling images, not queries: the percentile bootstrap (Efron and Tibshirani,
+1993, section 13.3), and a lower bound by random subsets.
 """
 
 import math
@@ -19,11 +19,12 @@ SUBSETS, SUBSETS_PER_TAIL = 10_000, 20
 
 
 def bootstrap_means(totals: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
-    """Return the mean per query (resamples, S) of each metric, NaN where a resample holds no query of it."""
+    """Return the mean per query (resamples, S) of each metric, NaN where a resample holds no query
+    of it."""
     if totals.shape != counts.shape or totals.ndim != 2:
         raise ValueError(
-            f"totals {tuple(totals.shape)} and counts {tuple(counts.shape)} differ: each needs one row per image and "
-            "one column per metric"
+            f"totals {tuple(totals.shape)} and counts {tuple(counts.shape)} differ: each needs "
+            "one row per image and one column per metric"
         )
     if (counts.sum(dim=0) == 0).any():
         raise ValueError(
@@ -39,7 +40,8 @@ def bootstrap_means(totals: Tensor, counts: Tensor, resamples: int, seed: int) -
 
 
 def bootstrap_medians(values: Tensor, group: Tensor, resamples: int, seed: int) -> Tensor:
-    """Return the median over queries (Q,) for each resample of their images, with the draws of ``bootstrap_means``."""
+    """Return the median over queries (Q,) for each resample of their images, with the draws of
+    ``bootstrap_means``."""
     ordered, order = values.double().sort()
     group = group[order]
     medians = []
@@ -47,7 +49,8 @@ def bootstrap_medians(values: Tensor, group: Tensor, resamples: int, seed: int) 
         for part in weights.split(MEDIANS):
             cumulative = part[:, group].cumsum(dim=1)
             half = cumulative[:, -1:] / 2
-            # Of an even number of queries the median is the mean of two values, which differ only if half is a sum.
+            # Of an even number of queries the median is the mean of two values, which differ only
+            # if half is a sum.
             lower, upper = (
                 torch.searchsorted(cumulative, half),
                 torch.searchsorted(cumulative, half, right=True),
@@ -93,18 +96,20 @@ def _weights(images: int, resamples: int, seed: int) -> Iterator[Tensor]:
 
 
 def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: int) -> float:
-    """Return the lower bound, at one-sided level ``alpha``, for the sum of several metrics' mean differences.
+    """Return the lower bound, at one-sided level ``alpha``, for the sum of several metrics' mean
+    differences.
 
-    Hartigan, JASA 64, 1969: the means of B random subsets divide the line into B + 1 intervals that contain the true
-    mean equally often. With m differing images, all in favor of one model, the bootstrap claims a level of e^-m for
-    2^-m.
+    Hartigan, JASA 64, 1969: the means of B random subsets divide the line into B + 1 intervals that
+    contain the true mean equally often. With m differing images, all in favor of one model, the
+    bootstrap claims a level of e^-m for 2^-m.
 
-    ``differences`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S), first minus second.
+    ``differences`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S),
+    first minus second.
     """
     if differences.shape != counts.shape or differences.ndim != 2:
         raise ValueError(
-            f"differences {tuple(differences.shape)} and counts {tuple(counts.shape)}: both need one row per image and "
-            "one column per metric"
+            f"differences {tuple(differences.shape)} and counts {tuple(counts.shape)}: both "
+            "need one row per image and one column per metric"
         )
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha:g}, expected a probability between 0 and 1")
@@ -115,13 +120,15 @@ def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: 
 
 
 def tail_and_subsets(alpha: float) -> tuple[int, int]:
-    """Return k and a number of subsets: the bound at level ``alpha`` is their k-th smallest mean."""
+    """Return k and a number of subsets: the bound at level ``alpha`` is their k-th smallest
+    mean."""
     tail = max(SUBSETS_PER_TAIL, math.ceil(SUBSETS * alpha))
     return tail, math.ceil(tail / alpha) - 1
 
 
 def subset_means(totals: Tensor, counts: Tensor, subsets: int, seed: int) -> Tensor:
-    """Return the mean per query (subsets, S) for random subsets; a toss of a coin puts each image into a subset."""
+    """Return the mean per query (subsets, S) for random subsets; a toss of a coin puts each image
+    into a subset."""
     generator = torch.Generator().manual_seed(seed)
     totals, counts = totals.double(), counts.double()
     means = []

@@ -1,4 +1,5 @@
-"""Base class of the models: two encoders and the word embedding between token ids and the text encoder."""
+"""Base class of the models: two encoders and the word embedding between token ids and the text
+encoder."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, cast
@@ -19,22 +20,25 @@ TEXT_RANKS: dict[FormatName, int] = {
     "vectors": 2,
     "sparse": 2,
 }
-"""Number of dimensions of the text encoder's input, by text format, after the word embedding of tokens."""
+"""Number of dimensions of the text encoder's input, by text format, after the word embedding of
+tokens."""
 
 
 class Model(nn.Module):
     """Image encoder and text encoder with one joint space.
 
-    If the model has ``single_vector``, an image and a caption each have one vector of unit norm, whose dot product is
-    the score. ``config`` holds the arguments of ``build_model``.
+    If the model has ``single_vector``, an image and a caption each have one vector of unit norm,
+    whose dot product is the score. ``config`` holds the arguments of ``build_model``.
 
     Args:
         image_encoder: maps features to the joint space.
         text_encoder: maps word or caption vectors to the joint space.
-        dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: as the encoders.
-        text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by ``word_embedding``,
-            "subwords" by the text encoder.
-        vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text is tokens.
+        dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: as
+            the encoders.
+        text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by
+            ``word_embedding``, "subwords" by the text encoder.
+        vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text
+            is tokens.
     """
 
     parts: ClassVar[Mapping[str, str]] = {
@@ -60,28 +64,30 @@ class Model(nn.Module):
         dims = {image_encoder.dim, text_encoder.dim, *(() if dim is None else (dim,))}
         if len(dims) > 1:
             raise ValueError(
-                f"{type(image_encoder).__name__} has dimension {image_encoder.dim}, {type(text_encoder).__name__} "
-                f"{text_encoder.dim}, and the model dim={dim}: give all the same, or set only the model's dim"
+                f"{type(image_encoder).__name__} has dimension {image_encoder.dim}, "
+                f"{type(text_encoder).__name__} {text_encoder.dim}, and the model dim={dim}: "
+                "give all the same, or set only the model's dim"
             )
         if image_encoder.single_vector != self.single_vector:
             expected = (
                 "one vector per image" if self.single_vector else "the cells of several levels"
             )
             raise ValueError(
-                f"{type(self).__name__} needs an image encoder with {expected}, not {type(image_encoder).__name__}"
+                f"{type(self).__name__} needs an image encoder with {expected}, not "
+                f"{type(image_encoder).__name__}"
             )
         reads_ids = text_encoder.input_shape[-1] == "time"
         if len(text_encoder.input_shape) != TEXT_RANKS[text_format] or reads_ids != (
             text_format == "subwords"
         ):
             raise ValueError(
-                f"{type(text_encoder).__name__} reads values {text_encoder.input_shape}, and the text comes as "
-                f"{text_format}: choose another text encoder or vectorizer"
+                f"{type(text_encoder).__name__} reads values {text_encoder.input_shape}, and "
+                f"the text comes as {text_format}: choose another text encoder or vectorizer"
             )
         if (vocabulary_size is None) == (text_format == "tokens"):
             raise ValueError(
-                f"text_format is {text_format!r} and vocabulary_size {vocabulary_size}: tokens need the size of their "
-                "vocabulary, other formats have none"
+                f"text_format is {text_format!r} and vocabulary_size {vocabulary_size}: tokens "
+                "need the size of their vocabulary, other formats have none"
             )
         self.image_encoder, self.text_encoder, self.text_format = (
             image_encoder,
@@ -102,7 +108,8 @@ class Model(nn.Module):
                 yield f"{encoder}.dim: leave it out, it is dim of the model"
 
     def text_vectors(self, text: TextBatch) -> Tensor:
-        """Return the input of the text encoder: embedded tokens (M, T, K), or ids and vectors as they are."""
+        """Return the input of the text encoder: embedded tokens (M, T, K), or ids and vectors as
+        they are."""
         if self.word_embedding is not None:
             return cast(Tensor, self.word_embedding(text.values))
         return text.values if self.text_format == "subwords" else text.values.to(self.dtype)

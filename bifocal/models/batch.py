@@ -47,7 +47,8 @@ class BatchSource(Protocol):
 
 
 class ImageCaptionPairs:
-    """Captions of a dataset with images, features and text; ``image_of_caption`` (M,) has rows of ``image_ids``."""
+    """Captions of a dataset with images, features and text; ``image_of_caption`` (M,) has rows of
+    ``image_ids``."""
 
     def __init__(self, dataset: Dataset, features: FeatureStore, text: TextStore) -> None:
         self.image_ids = [str(image) for image in dataset.images["image_id"]]
@@ -58,7 +59,8 @@ class ImageCaptionPairs:
         without = len(self.image_ids) - len(self.image_of_caption.unique())
         if without:
             raise ValueError(
-                f"{without} of {len(self.image_ids)} images have no caption: add captions, or remove the images"
+                f"{without} of {len(self.image_ids)} images have no caption: add captions, or "
+                "remove the images"
             )
         self.features, self.text = features, text
         self._feature_rows = features.rows(self.image_ids)
@@ -68,7 +70,8 @@ class ImageCaptionPairs:
         return len(self.image_of_caption)
 
     def batch(self, captions: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
-        """Return the captions of the rows (m,) with their images; a rank reads its share and gets all matches."""
+        """Return the captions of the rows (m,) with their images; a rank reads its share and gets
+        all matches."""
         images, column = self.image_of_caption[captions].unique(return_inverse=True)
         if len(images) < world_size:
             raise ValueError(
@@ -141,14 +144,16 @@ def is_dual_encoder(model: Any) -> bool:
 
 
 def dual_encoder(model: Any, instead: str = "use a TwoBranchModel") -> DualEncoder:
-    """Return ``model`` if it has one vector for each image and each caption; an error says what to do ``instead``."""
+    """Return ``model`` if it has one vector for each image and each caption; an error says what to
+    do ``instead``."""
     if not is_dual_encoder(model):
         raise TypeError(f"a {type(model).__name__} has no single vector for an image: {instead}")
     return cast(DualEncoder, model)
 
 
 def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
-    """Return embeddings (N, d) of images and (M, d) of captions, float32 on the CPU; the model stays in eval mode."""
+    """Return embeddings (N, d) of images and (M, d) of captions, float32 on the CPU; the model
+    stays in eval mode."""
     return embed_images(model, pairs.image_batches(BATCH)), embed_texts(
         model, pairs.caption_batches(BATCH)
     )
@@ -156,7 +161,8 @@ def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]
 
 @torch.inference_mode()
 def embed_images(model: DualEncoder, batches: Iterable[RegionBatch]) -> Tensor:
-    """Return the embeddings of images (N, d), float32 on the CPU; leave the model in evaluation mode."""
+    """Return the embeddings of images (N, d), float32 on the CPU; leave the model in evaluation
+    mode."""
     model.eval()
     return torch.cat(
         [model.embed_images(to_device(batch, model.device)).float().cpu() for batch in batches]
@@ -165,7 +171,8 @@ def embed_images(model: DualEncoder, batches: Iterable[RegionBatch]) -> Tensor:
 
 @torch.inference_mode()
 def embed_texts(model: DualEncoder, batches: Iterable[TextBatch]) -> Tensor:
-    """Return the embeddings of texts (M, d), float32 on the CPU; leave the model in evaluation mode."""
+    """Return the embeddings of texts (M, d), float32 on the CPU; leave the model in evaluation
+    mode."""
     model.eval()
     return torch.cat(
         [model.embed_captions(to_device(batch, model.device)).float().cpu() for batch in batches]

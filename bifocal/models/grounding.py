@@ -26,11 +26,13 @@ IMAGES_PER_BLOCK = 32
 
 
 def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Tensor:
-    """Cosine of each text (K, d) with its attended feature, for each image and level of cells (N, L, R, d).
+    """Cosine of each text (K, d) with its attended feature, for each image and level of cells (N,
+    L, R, d).
 
-    Akbari et al., CVPR 2019, eq. (1)-(3) for words, (6a)-(6c) for sentences. The attended feature a = sum of H_n v_n is
-    not computed, to save memory: <a, s> is the sum of H_n <v_n, s>, and |a|^2 is H G H' with the cells' Gram matrix G.
-    ``unit`` divides a by its norm; ``softmax`` replaces eq. (1) by a softmax over the cells of a level.
+    Akbari et al., CVPR 2019, eq. (1)-(3) for words, (6a)-(6c) for sentences. The attended feature a
+    = sum of H_n v_n is not computed, to save memory: <a, s> is the sum of H_n <v_n, s>, and |a|^2
+    is H G H' with the cells' Gram matrix G. ``unit`` divides a by its norm; ``softmax`` replaces
+    eq. (1) by a softmax over the cells of a level.
     """
     similarity = texts @ cells.transpose(2, 3)  # (N, L, K, R)
     if softmax:
@@ -49,7 +51,8 @@ def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Te
 def best_pertinence(
     texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool, level: int | None, memory: int
 ) -> Tensor:
-    """Pertinence (N, K) at the best level, eq. (4) and (6d), or at one ``level``, in blocks of ``memory`` MiB.
+    """Pertinence (N, K) at the best level, eq. (4) and (6d), or at one ``level``, in blocks of
+    ``memory`` MiB.
 
     With more than one block, the backward pass computes the activations again.
     """
@@ -77,7 +80,8 @@ def best_pertinence(
 
 
 def _sizes(images: int, texts: int, pairs: int) -> tuple[int, int]:
-    """Return the numbers of images and texts per block of at most ``pairs`` pairs; images are split first."""
+    """Return the numbers of images and texts per block of at most ``pairs`` pairs; images are split
+    first."""
     columns = max(1, min(texts, pairs))
     return max(1, min(images, pairs // columns)), columns
 
@@ -85,7 +89,8 @@ def _sizes(images: int, texts: int, pairs: int) -> tuple[int, int]:
 def sentence_from_words(pertinences: Tensor, present: Tensor, sharpness: float) -> Tensor:
     """Return R_w (N, M) of eq. (5): log((sum over the words of exp(gamma_1 R_t)) ^ (1 / gamma_1)).
 
-    ``pertinences`` (N, K) are of the K words that ``present`` (M, T) marks; ``sharpness`` is gamma_1.
+    ``pertinences`` (N, K) are of the K words that ``present`` (M, T) marks; ``sharpness`` is
+    gamma_1.
     """
     padded = pertinences.new_full((len(pertinences), *present.shape), -torch.inf)
     padded[:, present] = pertinences
@@ -99,20 +104,24 @@ class WordEncoder(Protocol):
 
 
 class GroundingModel(Model):
-    """Attention of each word, and of the sentence, to the cells at the level with the highest pertinence.
+    """Attention of each word, and of the sentence, to the cells at the level with the highest
+    pertinence.
 
-    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(6).
-    The paper does not rank captions; here ``cross`` is R_w + R_s, the two scores that eq. (10) trains.
+    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR
+    2019, eq. (1)-(6). The paper does not rank captions; here ``cross`` is R_w + R_s, the two scores
+    that eq. (10) trains.
 
     Args:
         image_encoder: maps features to the cells of L levels, such as ``MultiLevelEncoder``.
-        text_encoder: embeds sentences and, with ``encode_words``, words, such as ``ElmoMixtureEncoder``.
+        text_encoder: embeds sentences and, with ``encode_words``, words, such as
+            ``ElmoMixtureEncoder``.
         dim, text_format, vocabulary_size: see ``bifocal.models.base.Model``.
         word_sharpness: gamma_1 of eq. (5).
         softmax: use a softmax over the cells as attention, an ablation.
-        word_level, sentence_level: level for words, and for sentences, an ablation; None for the best.
-        unit_sentence: divide the sentence's attended feature by its norm too, which eq. (6b) does not do: R_s is then
-            a cosine instead of a sum over the cells.
+        word_level, sentence_level: level for words, and for sentences, an ablation; None for the
+            best.
+        unit_sentence: divide the sentence's attended feature by its norm too, which eq. (6b) does
+            not do: R_s is then a cosine instead of a sum over the cells.
         memory: MiB that scoring allocates at once, see ``bifocal.models.grounding``.
 
     Shape:
@@ -124,8 +133,12 @@ class GroundingModel(Model):
     Example:
         >>> from bifocal.image_encoders import MultiLevelEncoder
         >>> from bifocal.text_encoders import ElmoMixtureEncoder
-        >>> model = GroundingModel(MultiLevelEncoder(6, 8), ElmoMixtureEncoder(10, 8), text_format="contextual")
-        >>> sentences, words = model.embed_captions(TextBatch(torch.rand(2, 3, 5, 10), torch.tensor([5, 2])))
+        >>> model = GroundingModel(
+        ...     MultiLevelEncoder(6, 8), ElmoMixtureEncoder(10, 8), text_format="contextual"
+        ... )
+        >>> sentences, words = model.embed_captions(
+        ...     TextBatch(torch.rand(2, 3, 5, 10), torch.tensor([5, 2]))
+        ... )
         >>> sentences.shape, words.shape
         (torch.Size([2, 8]), torch.Size([2, 5, 8]))
     """
@@ -150,8 +163,8 @@ class GroundingModel(Model):
     ) -> None:
         if not hasattr(text_encoder, "encode_words"):
             raise TypeError(
-                f"{type(text_encoder).__name__} gives only sentences, and GroundingModel needs their words too: "
-                "use ElmoMixtureEncoder"
+                f"{type(text_encoder).__name__} gives only sentences, and GroundingModel needs "
+                "their words too: use ElmoMixtureEncoder"
             )
         super().__init__(
             image_encoder,
@@ -167,7 +180,8 @@ class GroundingModel(Model):
         return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))
 
     def score(self, images: Tensor, captions: tuple[Tensor, Tensor]) -> Scores:
-        """Return the scores of cells (N, L, R, d) and of sentences (M, d) with their words (M, T, d)."""
+        """Return the scores of cells (N, L, R, d) and of sentences (M, d) with their words (M, T,
+        d)."""
         (sentences, words), attention = captions, self.attention
         present = words.any(dim=2)
         pertinence = partial(
@@ -188,15 +202,17 @@ class GroundingModel(Model):
         return cells
 
     def embed_captions(self, text: TextBatch) -> tuple[Tensor, Tensor]:
-        """Return sentences (M, d) and words (M, T, d), of unit norm; zero after the end of a caption."""
+        """Return sentences (M, d) and words (M, T, d), of unit norm; zero after the end of a
+        caption."""
         vectors, encoder = self.text_vectors(text), cast(WordEncoder, self.text_encoder)
         return self.text_encoder(vectors, text.lengths), encoder.encode_words(vectors, text.lengths)
 
     def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
         """Return the ranks of caption retrieval and of image retrieval.
 
-        Each image is encoded once, and its cells are dropped after its scores. The word vectors of all captions and the
-        scores of all pairs, float32, stay in memory: 3 GB for 5,000 images with 25,000 captions and d = 1024.
+        Each image is encoded once, and its cells are dropped after its scores. The word vectors of
+        all captions and the scores of all pairs, float32, stay in memory: 3 GB for 5,000 images
+        with 25,000 captions and d = 1024.
         """
         self.eval()
         with torch.inference_mode():

@@ -1,4 +1,5 @@
-"""Phrase localization: heatmaps and points of phrases, with or without their sentence as context."""
+"""Phrase localization: heatmaps and points of phrases, with or without their sentence as
+context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class PhraseLocator:
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
     ) -> RegionScores:
-        """Return the scores of one text per image on the CPU; ``words`` are vectors of phrases inside a sentence."""
+        """Return the scores of one text per image on the CPU; ``words`` are vectors of phrases
+        inside a sentence."""
         with torch.inference_mode():
             scores = self.localizer.score(vectors, texts, words)
         return RegionScores(*(part.float().cpu() for part in scores))
@@ -54,7 +56,8 @@ class PhraseLocator:
         return self.score(vectors, self._texts(list(phrases["phrase"]), words), words)
 
     def _texts(self, phrases: list[str], words: Sequence[Tensor | None]) -> Tensor:
-        """Return the embeddings (T, d) of the phrases; zero for a phrase that is scored by its words."""
+        """Return the embeddings (T, d) of the phrases; zero for a phrase that is scored by its
+        words."""
         alone = [phrase for phrase, vectors in zip(phrases, words, strict=True) if vectors is None]
         if not alone:
             return torch.zeros(len(phrases), self.model.image_encoder.dim, device=self.model.device)
@@ -64,7 +67,8 @@ class PhraseLocator:
         return texts
 
     def _words(self, phrases: pd.DataFrame) -> list[Tensor | None]:
-        """Return the word vectors of each phrase inside its sentence; None for a phrase without a sentence."""
+        """Return the word vectors of each phrase inside its sentence; None for a phrase without a
+        sentence."""
         in_context = self.localizer.text_context == "sentence"
         sentences = sorted(set(phrases["sentence"].dropna())) if in_context else []
         vectors: dict[str, Tensor] = {}
@@ -81,14 +85,16 @@ class PhraseLocator:
             if sentence in vectors:
                 span = find_phrase(tokenize(sentence), tokenize(phrase), occurrence)
                 tokens = None if span is None else vectors[sentence][span]
-            # Tokens after the vectorizer's limit have no embedding: treat such a phrase as one without a sentence.
+            # Tokens after the vectorizer's limit have no embedding: treat such a phrase as one
+            # without a sentence.
             complete = tokens is not None and len(tokens) > 0 and bool(tokens.any(dim=1).all())
             words.append(tokens if complete else None)
         return words
 
 
 def phrases_in_context(dataset: Dataset) -> pd.DataFrame:
-    """Return the phrases with ``sentence`` (None if it equals the phrase) and ``occurrence`` in it, from 0."""
+    """Return the phrases with ``sentence`` (None if it equals the phrase) and ``occurrence`` in it,
+    from 0."""
     texts = dict(zip(dataset.captions["caption_id"], dataset.captions["text"], strict=True))
     sentences = [
         None if pd.isna(caption) else texts[caption] for caption in dataset.phrases["caption_id"]
@@ -122,9 +128,11 @@ def embed_texts(model: Any, vectorizer: FittedVectorizer, texts: list[str]) -> T
 
 @dataclass(frozen=True)
 class PointingResult:
-    """Phrases, the sizes of their images, the predicted points in pixels, and whether they are hits.
+    """Phrases, the sizes of their images, the predicted points in pixels, and whether they are
+    hits.
 
-    ``corner_hits`` has the hits of the authors' code of BEAN: the upper left corner of the best cell, inside a box.
+    ``corner_hits`` has the hits of the authors' code of BEAN: the upper left corner of the best
+    cell, inside a box.
     """
 
     phrases: pd.DataFrame
@@ -142,8 +150,8 @@ def point_at_phrases(
 ) -> PointingResult:
     """Predict a point for the phrases of ``dataset``, or for the phrases in ``rows``.
 
-    Phrases are left out if the rectangle around their boxes covers less than ``min_area`` of the image. A phrase
-    without a peak is a miss, as in the code of Akbari et al., CVPR 2019.
+    Phrases are left out if the rectangle around their boxes covers less than ``min_area`` of the
+    image. A phrase without a peak is a miss, as in the code of Akbari et al., CVPR 2019.
 
     Raises:
         ValueError: no phrase is left.

@@ -1,4 +1,5 @@
-"""Build a model from names and sizes, join several models, and save one as its configuration and weights."""
+"""Build a model from names and sizes, join several models, and save one as its configuration and
+weights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,25 +30,34 @@ def build_model(
     """Return a model with random weights.
 
     Args:
-        model: reference to a part of ``bifocal.models`` with its encoders, as for ``bifocal.registry.build``:
-            ``{"name": "TwoBranchModel", "dim": 512, "image_encoder": {...}, "text_encoder": {...}}``.
+        model: reference to a part of ``bifocal.models`` with its encoders, as for
+            ``bifocal.registry.build``: ``{"name": "TwoBranchModel", "dim": 512, "image_encoder":
+            {...}, "text_encoder": {...}}``.
         feature_dim: D, channels of a region's feature; 3 for pixels.
         text_dim: K, dimension of a word's or a caption's vector.
         text_format: format of the text, see ``bifocal.text.TextStore``.
         vocabulary_size: number of words; None unless the text is tokens.
-        network: configuration of the transformer that the text encoder contains, see ``TextStore.network``; None unless
-            the text is subwords.
-        inputs: identity of the features and the vectorizer, see ``bifocal.models.inputs``; a saved model keeps it.
-        members: number of pairs of encoders whose vectors are concatenated, see ``concatenate_models``; the joint space
-            then has ``members`` times ``dim`` dimensions.
+        network: configuration of the transformer that the text encoder contains, see
+            ``TextStore.network``; None unless the text is subwords.
+        inputs: identity of the features and the vectorizer, see ``bifocal.models.inputs``; a saved
+            model keeps it.
+        members: number of pairs of encoders whose vectors are concatenated, see
+            ``concatenate_models``; the joint space then has ``members`` times ``dim`` dimensions.
 
     Raises:
-        ValueError: a name or an argument is unknown, an encoder is missing, or sizes do not fit each other.
+        ValueError: a name or an argument is unknown, an encoder is missing, or sizes do not fit
+            each other.
 
     Example:
-        >>> parts = {"image_encoder": {"name": "SMILEEncoder"}, "text_encoder": {"name": "LinearEncoder"}}
+        >>> parts = {
+        ...     "image_encoder": {"name": "SMILEEncoder"},
+        ...     "text_encoder": {"name": "LinearEncoder"},
+        ... }
         >>> model = build_model(
-        ...     {"name": "TwoBranchModel", "dim": 8, **parts}, feature_dim=6, text_dim=5, text_format="vectors"
+        ...     {"name": "TwoBranchModel", "dim": 8, **parts},
+        ...     feature_dim=6,
+        ...     text_dim=5,
+        ...     text_format="vectors",
         ... )
         >>> model.image_encoder.dim
         8
@@ -56,7 +66,8 @@ def build_model(
     missing = [part for part in Model.parts if part not in arguments]
     if missing:
         raise ValueError(
-            f"{name} needs {' and '.join(missing)}: give the name of a part, or a mapping with its name"
+            f"{name} needs {' and '.join(missing)}: give the name of a part, or a mapping with "
+            "its name"
         )
     config = {"name": name, **arguments} | {
         part: as_mapping(arguments[part]) for part in Model.parts
@@ -107,7 +118,8 @@ def save_model(directory: Path, model: Model) -> None:
     """
     if not model.config:
         raise ValueError(
-            f"this {type(model).__name__} has no configuration: build it with build_model to save it"
+            f"this {type(model).__name__} has no configuration: build it with build_model to "
+            "save it"
         )
     save_network(directory, model.config, model.state_dict())
 
@@ -126,13 +138,14 @@ def load_model(directory: Path, device: torch.device | str = "cpu") -> Model:
 def concatenate_models(models: Sequence[Model]) -> Model:
     """Return one model with the vectors of all ``models``, one after the other, divided by sqrt(n).
 
-    The cosine of the result is the mean of the cosines of the models: an ensemble with one vector per image and
-    caption, which is saved, exported, indexed and served as one model. Lakshminarayanan et al., "Simple and scalable
-    predictive uncertainty estimation using deep ensembles", NeurIPS 2017, average networks of different seeds.
+    The cosine of the result is the mean of the cosines of the models: an ensemble with one vector
+    per image and caption, which is saved, exported, indexed and served as one model.
+    Lakshminarayanan et al., "Simple and scalable predictive uncertainty estimation using deep
+    ensembles", NeurIPS 2017, average networks of different seeds.
 
     Args:
-        models: of ``build_model`` with the same arguments, such as trainings with several seeds; one is returned as it
-            is.
+        models: of ``build_model`` with the same arguments, such as trainings with several seeds;
+            one is returned as it is.
 
     Raises:
         ValueError: the models have different arguments, or several vectors per image.

@@ -21,11 +21,12 @@ from bifocal.text_encoders.base import TextEncoder
 class TwoBranchModel(Model):
     """Images and captions in one space, scored by their cosine.
 
-    Engilberge, "Deep inside visual-semantic embeddings", 2020, section 3.2; Wang, Li, Lazebnik, CVPR 2016, figure 1.
-    Other arguments: see ``bifocal.models.base.Model``.
+    Engilberge, "Deep inside visual-semantic embeddings", 2020, section 3.2; Wang, Li, Lazebnik,
+    CVPR 2016, figure 1. Other arguments: see ``bifocal.models.base.Model``.
 
     Args:
-        cut_dims: dimensions to which the vectors can be cut after a training with ``MatryoshkaLoss``.
+        cut_dims: dimensions to which the vectors can be cut after a training with
+            ``MatryoshkaLoss``.
 
     Shape:
         batch of N images and M captions -> Scores with cross (N, M), visual (N, N), textual (M, M).
@@ -34,8 +35,12 @@ class TwoBranchModel(Model):
         >>> import torch
         >>> from bifocal.image_encoders import SMILEEncoder
         >>> from bifocal.text_encoders import GRUEncoder
-        >>> model = TwoBranchModel(SMILEEncoder(6, 8), GRUEncoder(5, 8), text_format="tokens", vocabulary_size=9)
-        >>> model.embed_captions(TextBatch(torch.tensor([[2, 3], [4, 0]]), torch.tensor([2, 1]))).shape
+        >>> model = TwoBranchModel(
+        ...     SMILEEncoder(6, 8), GRUEncoder(5, 8), text_format="tokens", vocabulary_size=9
+        ... )
+        >>> model.embed_captions(
+        ...     TextBatch(torch.tensor([[2, 3], [4, 0]]), torch.tensor([2, 1]))
+        ... ).shape
         torch.Size([2, 8])
     """
 
@@ -61,7 +66,8 @@ class TwoBranchModel(Model):
         )
         if not all(0 < cut < image_encoder.dim for cut in cut_dims):
             raise ValueError(
-                f"cut_dims is {list(cut_dims)}: vectors of {image_encoder.dim} dimensions are cut to fewer"
+                f"cut_dims is {list(cut_dims)}: vectors of {image_encoder.dim} dimensions are "
+                "cut to fewer"
             )
         self.cut_dims = tuple(cut_dims)
 
@@ -78,7 +84,8 @@ class TwoBranchModel(Model):
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
         """Return the embeddings (N, d), of unit norm, of N images."""
-        # Pixels stay bytes until they are cropped: as floats, a batch of whole images takes four times the memory.
+        # Pixels stay bytes until they are cropped: as floats, a batch of whole images takes four
+        # times the memory.
         reads_pixels = self.image_encoder.reads_pixels
         features = regions.features if reads_pixels else regions.features.to(self.dtype)
         embeddings: Tensor = self.image_encoder(features, regions.mask)
@@ -96,7 +103,8 @@ def cut_vectors(vectors: Tensor, dim: int) -> Tensor:
 
 
 def _scores(images: Tensor, captions: Tensor) -> Scores:
-    # Losses subtract cosines that are nearly equal: half precision would round their difference away.
+    # Losses subtract cosines that are nearly equal: half precision would round their difference
+    # away.
     with torch.autocast(images.device.type, enabled=False):
         images, captions = (
             normalize(vectors.float(), dim=1)

@@ -1,4 +1,5 @@
-"""Drift of the queries and images of a model in production, against its training data. Needs no torch."""
+"""Drift of the queries and images of a model in production, against its training data. Needs no
+torch."""
 
 from bifocal.monitoring.discrepancy import Discrepancy, discrepancy_test
 from bifocal.monitoring.drift import TESTS, DriftTest, SampleSizes, Thresholds, compare

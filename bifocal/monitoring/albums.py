@@ -1,4 +1,5 @@
-"""Blocks of dependent images, which the test of images permutes as one: a day of an album, or an album."""
+"""Blocks of dependent images, which the test of images permutes as one: a day of an album, or an
+album."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -23,8 +24,8 @@ LEVEL, PERMUTATIONS = 0.05, 199
 def image_groups(collection: Collection, rows: Sequence[int]) -> Labels:
     """Return the day and the album of images (n, 2), as numbers.
 
-    An album is a value of the metadata ``album``, else of ``folder``, else the folder in the item's id. A day is a part
-    of an album, and needs the metadata ``date``.
+    An album is a value of the metadata ``album``, else of ``folder``, else the folder in the item's
+    id. A day is a part of an album, and needs the metadata ``date``.
     """
     folders = [str(PurePosixPath(collection.ids[row]).parent) for row in rows]
     albums, dates = _values(collection, rows, (ALBUM, FOLDER)), _values(collection, rows, (DATE,))
@@ -54,10 +55,10 @@ def _values(collection: Collection, rows: Sequence[int], names: Sequence[str]) -
 def image_blocks(samples: Sequence[NDArray[Any]], groups: Sequence[Labels | None]) -> list[Labels]:
     """Return the number of each vector's block, for each sample of vectors (n, D).
 
-    Each vector is a block. The blocks become days, and then albums, if parts of one group are more similar than parts
-    of others: the sum of their dot products, centered in each sample, against permutations of the parts. So a folder
-    that says nothing about its images, or holds all of them, makes no block. Without ``groups`` (n, 2), each vector
-    stays a block.
+    Each vector is a block. The blocks become days, and then albums, if parts of one group are more
+    similar than parts of others: the sum of their dot products, centered in each sample, against
+    permutations of the parts. So a folder that says nothing about its images, or holds all of them,
+    makes no block. Without ``groups`` (n, 2), each vector stays a block.
     """
     centered = [np.asarray(sample, np.float64) - np.mean(sample, axis=0) for sample in samples]
     blocks: list[Labels] = [np.arange(len(sample)) for sample in samples]
@@ -77,7 +78,8 @@ def image_blocks(samples: Sequence[NDArray[Any]], groups: Sequence[Labels | None
 def _dependence(
     samples: Sequence[NDArray[Any]], blocks: Sequence[Labels], coarse: Sequence[Labels]
 ) -> float:
-    """Return the p-value of the hypothesis that blocks of one coarse group are as independent as others."""
+    """Return the p-value of the hypothesis that blocks of one coarse group are as independent as
+    others."""
     random = np.random.default_rng(0)
     parts = []
     for vectors, fine, label in zip(samples, blocks, coarse, strict=True):
@@ -100,7 +102,8 @@ def _within(means: NDArray[Any], label: Labels) -> float:
 
 
 def averaging(member: Labels, largest: int | None = None) -> csr_array:
-    """Return the matrix (blocks, n) that averages the members of each block 0, 1 ..., at most ``largest`` of them."""
+    """Return the matrix (blocks, n) that averages the members of each block 0, 1 ..., at most
+    ``largest`` of them."""
     shuffled = np.random.default_rng(0).permutation(len(member))
     if largest is not None:
         shuffled = shuffled[

@@ -31,7 +31,8 @@ class Arrivals:
 
 
 class Ledger:
-    """Days on which the images of a collection were first seen: a table, whose ``file`` need not exist."""
+    """Days on which the images of a collection were first seen: a table, whose ``file`` need not
+    exist."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -45,7 +46,8 @@ class Ledger:
         self.table = _images(collection)[list(FIELDS)].assign(day="")
 
     def record(self, collection: Collection, day: date) -> None:
-        """Add the images that are not in the ledger, with their day. An image with another content is a new one."""
+        """Add the images that are not in the ledger, with their day. An image with another content
+        is a new one."""
         present = _images(collection)
         known = set(
             zip(self.table["name"], self.table["sha256"], self.table["rejected"], strict=True)
@@ -94,7 +96,8 @@ def _images(collection: Collection) -> pd.DataFrame:
 
 
 def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspection, Dataset]:
-    """Inspect new images, see ``bifocal.datasets.inspection``; return the findings and the inspected dataset."""
+    """Inspect new images, see ``bifocal.datasets.inspection``; return the findings and the
+    inspected dataset."""
     root = collection.description.root
     items = collection.items.take(
         pa.array(arrivals.rows, pa.int64())

@@ -1,4 +1,5 @@
-"""Comparison of a week with the training reference: four tests that share one rate of false alarms."""
+"""Comparison of a week with the training reference: four tests that share one rate of false
+alarms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -40,13 +41,17 @@ class Thresholds:
 
     Attributes:
         false_alarm_rate: probability that a week without a change is reported: all tests together.
-        permutations: of the tests by permutation; 1 / permutations must be far below the level of a test.
+        permutations: of the tests by permutation; 1 / permutations must be far below the level of a
+            test.
         least: images and queries that a week needs; with fewer, their tests are left out.
-        min_change: change by name of a test that is reported; a smaller one is not, however certain it is.
+        min_change: change by name of a test that is reported; a smaller one is not, however certain
+            it is.
         sample: sizes of the samples.
-        keep_queries: whether a reference has the sentences of its queries, or their hashes. Without sentences, the logs
-            of its days are read again after a promotion; with hashes, the same queries are taken from them.
-        keep_days: age of a reference from which on it has neither sentences nor hashes; None for no limit.
+        keep_queries: whether a reference has the sentences of its queries, or their hashes. Without
+            sentences, the logs of its days are read again after a promotion; with hashes, the same
+            queries are taken from them.
+        keep_days: age of a reference from which on it has neither sentences nor hashes; None for no
+            limit.
 
     Raises:
         ValueError: the permutations are too few for the rate, or there is no test with such a name.
@@ -66,8 +71,8 @@ class Thresholds:
             raise ValueError(f"min_change.{name}: unknown test; {suggest(name, TESTS)}")
         if self.permutations + 1 < 2 * len(TESTS) / self.false_alarm_rate:
             raise ValueError(
-                f"permutations is {self.permutations}: a rate of {self.false_alarm_rate} for {len(TESTS)} tests needs "
-                f"{2 * len(TESTS) / self.false_alarm_rate:.0f}"
+                f"permutations is {self.permutations}: a rate of {self.false_alarm_rate} for "
+                f"{len(TESTS)} tests needs {2 * len(TESTS) / self.false_alarm_rate:.0f}"
             )
 
     @classmethod
@@ -112,8 +117,8 @@ def compare(
 ) -> list[DriftTest]:
     """Test each of ``TESTS`` for which reference and week have enough values, in their order.
 
-    Each test has an equal part of the rate (Bonferroni), so a week without any change has a finding that crosses its
-    threshold with probability ``thresholds.false_alarm_rate`` at most.
+    Each test has an equal part of the rate (Bonferroni), so a week without any change has a finding
+    that crosses its threshold with probability ``thresholds.false_alarm_rate`` at most.
     """
     found = []
     pairs = {
@@ -151,9 +156,11 @@ def week_blocks(reference: Observations, week: Observations) -> tuple[Labels, La
 
 
 def share_rises(reference: Count, sample: Count) -> float:
-    """Return the p-value of Fisher's exact test: has the property a larger probability in the sample?
+    """Return the p-value of Fisher's exact test: has the property a larger probability in the
+    sample?
 
-    Fisher, "The design of experiments", 1935, section 21: the reference is a sample too, so its share has an error.
+    Fisher, "The design of experiments", 1935, section 21: the reference is a sample too, so its
+    share has an error.
     """
     table = [[count.hits, count.total - count.hits] for count in (sample, reference)]
     return float(fisher_exact(table, alternative="greater").pvalue)

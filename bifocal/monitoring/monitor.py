@@ -1,4 +1,5 @@
-"""Monitoring of a model with its collection and its index: the reference, then the results of each week."""
+"""Monitoring of a model with its collection and its index: the reference, then the results of each
+week."""
 
 import json
 from collections.abc import Sequence
@@ -68,7 +69,8 @@ class Monitor:
         return Reference.read(self.folder / REFERENCE)
 
     def write_reference(self, day: date, days: int) -> Reference:
-        """Write the reference: all images of the collection, and the queries of ``days`` days up to ``day``.
+        """Write the reference: all images of the collection, and the queries of ``days`` days up to
+        ``day``.
 
         Raises:
             FileNotFoundError: there is no model, collection or index.
@@ -85,9 +87,11 @@ class Monitor:
     def _renewed_reference(
         self, previous: Reference, observer: Observer, model: str, day: date, days: int
     ) -> Reference:
-        """Observe the images and queries of a previous model's reference with this model, and write that.
+        """Observe the images and queries of a previous model's reference with this model, and write
+        that.
 
-        Otherwise each promotion would make the week before it the reference, and a slow drift would never be seen.
+        Otherwise each promotion would make the week before it the reference, and a slow drift would
+        never be seen.
         """
         ledger = Ledger(self.folder / LEDGER)
         images = ledger.old(observer.collection)
@@ -136,10 +140,11 @@ class Monitor:
         return kept
 
     def compare(self, day: date, days: int) -> Week:
-        """Compare ``days`` days up to ``day`` with the reference; write the results, the page and Prometheus' file.
+        """Compare ``days`` days up to ``day`` with the reference; write the results, the page and
+        Prometheus' file.
 
-        After a promotion, the images and queries of the reference are observed again with the new model. A second run
-        for the same day writes the same results.
+        After a promotion, the images and queries of the reference are observed again with the new
+        model. A second run for the same day writes the same results.
 
         Raises:
             FileNotFoundError: there is no model, collection, index or reference.
@@ -209,7 +214,8 @@ class Monitor:
     def _unusual(
         self, observer: Observer, arrivals: Arrivals, reference: Observations
     ) -> list[str]:
-        """Return the ids of the images that are least like the reference, the most unusual first."""
+        """Return the ids of the images that are least like the reference, the most unusual
+        first."""
         rows = observer.sampled_rows(arrivals, self.thresholds.sample.images)
         if not len(rows) or not len(reference.images):
             return []

@@ -39,8 +39,10 @@ class Observations:
     Attributes:
         images: (n, D), vectors of a sample of the images.
         queries: (q, D), vectors of a sample of the queries, without queries of unknown words only.
-        unknown_words: queries with a word that the model has not learned; None if it reads subwords.
-        nothing_found: queries without a relevant result or a known word; None if the index is not calibrated.
+        unknown_words: queries with a word that the model has not learned; None if it reads
+            subwords.
+        nothing_found: queries without a relevant result or a known word; None if the index is not
+            calibrated.
         groups: (n, 2), day and album of each image, see ``image_groups``; None if they are unknown.
     """
 
@@ -96,7 +98,8 @@ def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
 
 
 def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None, list[str]]:
-    """Count the queries with an unknown word, None if the model knows all words; return those with a known word."""
+    """Count the queries with an unknown word, None if the model knows all words; return those with
+    a known word."""
     known = model.sentences.known
     if known("") is None:
         return None, list(queries)
@@ -114,7 +117,8 @@ def embed(model: SentenceEmbedder, sentences: Sequence[str]) -> NDArray[np.float
 
 
 def nothing_found(index: SearchIndex, queries: Array) -> int | None:
-    """Return for how many queries (n, d) no result is relevant; None if the index is not calibrated."""
+    """Return for how many queries (n, d) no result is relevant; None if the index is not
+    calibrated."""
     if index.calibration is None:
         return None
     return sum(not results.found for results in Search(index).batch(queries, 1, sentences=True))

@@ -26,7 +26,10 @@ from bifocal.report.sections import (
 
 History = Mapping[date, Mapping[str, float]]
 """Values of the tests by the last day of a week, in order."""
-FOOTER = "Written by python -m pipelines monitor. This page is one file and loads nothing. It holds no query."
+FOOTER = (
+    "Written by python -m pipelines monitor. This page is one file and loads nothing. It holds "
+    "no query."
+)
 
 
 def monitoring_page(
@@ -37,7 +40,8 @@ def monitoring_page(
     unusual: Gallery | None,
     history: History,
 ) -> Page:
-    """Return the page of a week for a model ``name``, with the ``history`` of all runs on its reference."""
+    """Return the page of a week for a model ``name``, with the ``history`` of all runs on its
+    reference."""
     crossed = len(week.crossed)
     tiles = [
         Tile("thresholds crossed", str(crossed), "of " + str(len(week.findings)) + " tests"),
@@ -91,7 +95,8 @@ def _history(history: History) -> list[Section]:
 
 
 def unusual_images(dataset: Dataset, image_ids: Sequence[str]) -> Gallery | None:
-    """Return a gallery of these new images, without images that have no file here; None if there is none."""
+    """Return a gallery of these new images, without images that have no file here; None if there is
+    none."""
     thumbnails, local = (
         Thumbnails(dataset),
         set(dataset.images.loc[dataset.images["path"].notna(), "image_id"]),

@@ -1,4 +1,5 @@
-"""User queries: from the search service's log, as collectors of logs keep it, or from a file with sentences."""
+"""User queries: from the search service's log, as collectors of logs keep it, or from a file with
+sentences."""
 
 import gzip
 import io
@@ -25,17 +26,17 @@ Entry = dict[str, Any]
 def read_queries(files: Sequence[Path], since: datetime, until: datetime) -> list[str]:
     """Return the sentences that users searched for, in their order.
 
-    A file with the suffix ``.txt`` has one sentence per line, without a time. Any other file is a log of the service,
-    as it is or as collectors of logs keep it, see ``LogLines``: a repeated sentence counts once a day, because pages of
-    results and reloads are requests too.
+    A file with the suffix ``.txt`` has one sentence per line, without a time. Any other file is a
+    log of the service, as it is or as collectors of logs keep it, see ``LogLines``: a repeated
+    sentence counts once a day, because pages of results and reloads are requests too.
 
     Args:
         since, until: times of the first request, and after the last one.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a log has searches of this time, and none with its sentence; or the logs have lines, and none is of
-            the service.
+        ValueError: a log has searches of this time, and none with its sentence; or the logs have
+            lines, and none is of the service.
     """
     sentences: list[str] = []
     found, unread, recognized = dict[tuple[str, str], None](), list[str](), 0
@@ -48,8 +49,8 @@ def read_queries(files: Sequence[Path], since: datetime, until: datetime) -> lis
     if unread and not recognized:
         shown = "; ".join(repr(line[:SHOWN]) for line in unread)
         raise ValueError(
-            f"no line of {', '.join(map(str, files))} comes from the service: no JSON object with the key 'event'. "
-            f"The first lines are {shown}"
+            f"no line of {', '.join(map(str, files))} comes from the service: no JSON object "
+            f"with the key 'event'. The first lines are {shown}"
         )
     return sentences + [text for _, text in found]
 
@@ -61,7 +62,8 @@ def _read_log(
     found: dict[tuple[str, str], None],
     unread: list[str],
 ) -> int:
-    """Add the sentences of a log to ``found``, and at most three unreadable lines to ``unread``; count the entries."""
+    """Add the sentences of a log to ``found``, and at most three unreadable lines to ``unread``;
+    count the entries."""
     searches, logged, recognized, reader = 0, 0, 0, LogLines()
     for line in lines:
         entries = reader.entries(line)
@@ -78,8 +80,8 @@ def _read_log(
                 found[time.astimezone(UTC).date().isoformat(), text] = None
     if searches and not logged:
         raise ValueError(
-            f"{file} has {searches} searches without their sentences: start the service with --log-queries, or leave "
-            "the log out"
+            f"{file} has {searches} searches without their sentences: start the service with "
+            "--log-queries, or leave the log out"
         )
     return recognized
 
@@ -90,7 +92,8 @@ def _is_search(entry: Mapping[str, Any]) -> bool:
 
 
 def _time(entry: Mapping[str, Any]) -> datetime | None:
-    """Return the time of an entry; collectors of logs may have moved it to another key, as seconds."""
+    """Return the time of an entry; collectors of logs may have moved it to another key, as
+    seconds."""
     value = next((entry[key] for key in TIMES if key in entry), None)
     try:
         if isinstance(value, int | float):
@@ -111,10 +114,13 @@ def open_log(file: Path) -> TextIO:
 
 
 class LogLines:
-    """Finds the entries of the service in the lines of a log, also of lines that were cut into parts.
+    """Finds the entries of the service in the lines of a log, also of lines that were cut into
+    parts.
 
     Example:
-        >>> LogLines().entries('2026-11-25T10:00:00.1Z stderr F {"event": "request", "status": 200}')
+        >>> LogLines().entries(
+        ...     '2026-11-25T10:00:00.1Z stderr F {"event": "request", "status": 200}'
+        ... )
         [{'event': 'request', 'status': 200}]
     """
 
@@ -122,7 +128,8 @@ class LogLines:
         self._part = ""
 
     def entries(self, line: str) -> list[Entry]:
-        """Return the entries that end in a line; none for the first part of one, or for another program's line."""
+        """Return the entries that end in a line; none for the first part of one, or for another
+        program's line."""
         text, wrapped = _unwrap(line)
         found = _parse(text) or (_parse(self._part + text) if self._part else [])
         if found:
@@ -133,7 +140,8 @@ class LogLines:
 
 
 def _unwrap(line: str) -> tuple[str, bool]:
-    """Return the text of a container in a line, and whether a runtime or a collector had wrapped it."""
+    """Return the text of a container in a line, and whether a runtime or a collector had wrapped
+    it."""
     line = line.rstrip("\n")
     cri = CRI.fullmatch(line)
     if cri:
@@ -153,7 +161,8 @@ def _unwrap(line: str) -> tuple[str, bool]:
 
 
 def _parse(text: str) -> list[Entry]:
-    """Return the entries in a text, which may begin with the name of a pod or a tag, and end with a bracket."""
+    """Return the entries in a text, which may begin with the name of a pod or a tag, and end with a
+    bracket."""
     try:
         return _entries(json.loads(text))
     except ValueError:

@@ -1,4 +1,5 @@
-"""The training reference: observations of the images and queries that a model was trained for, as files."""
+"""The training reference: observations of the images and queries that a model was trained for, as
+files."""
 
 import json
 from collections.abc import Sequence
@@ -23,8 +24,8 @@ Keep = bool | Literal["hashed"]
 
 @dataclass(frozen=True)
 class Reference:
-    """Observations of a model's own data. Its files have vectors, counts and hashes: no caption, and a query only if
-    the thresholds say so.
+    """Observations of a model's own data. Its files have vectors, counts and hashes: no caption,
+    and a query only if the thresholds say so.
 
     Attributes:
         model: SHA-256 of the exported model, see ``bifocal.onnx.files.model_hash``.
@@ -32,7 +33,8 @@ class Reference:
         observations: of the data.
         days: number of days of its queries, up to ``day``.
         sentences: its queries, to observe them again with another model; None if they are not kept.
-        hashes: hashes of its queries, to find them in the logs of its days; None if they are not kept.
+        hashes: hashes of its queries, to find them in the logs of its days; None if they are not
+            kept.
     """
 
     model: str
@@ -48,7 +50,8 @@ class Reference:
         return sha256(f"{self.model} {self.day}".encode()).hexdigest()[:16]
 
     def hash_of(self, sentence: str) -> str:
-        """Return the hash of a query: it hides the sentence from readers, not from a reader who guesses it."""
+        """Return the hash of a query: it hides the sentence from readers, not from a reader who
+        guesses it."""
         return sha256(f"{self.name} {sentence}".encode()).hexdigest()
 
     def reduced(self, keep: Keep) -> "Reference":
@@ -102,7 +105,8 @@ class Reference:
         if content.get("schema_version") != SCHEMA_VERSION:
             found = content.get("schema_version")
             raise ValueError(
-                f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the reference again"
+                f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the "
+                "reference again"
             )
         groups = directory / GROUPS
         seen = Observations(

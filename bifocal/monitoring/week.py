@@ -1,4 +1,5 @@
-"""Results of a week: their files, their values for a tracking server, and the notice of crossed thresholds."""
+"""Results of a week: their files, their values for a tracking server, and the notice of crossed
+thresholds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -46,8 +47,8 @@ class Week:
     def notice(self) -> str:
         """Return one sentence on the crossed thresholds."""
         reasons = (
-            f"{TESTS[finding.name]}: {value_text(finding.name, finding.reference)} in the reference, "
-            f"{value_text(finding.name, finding.value)} now"
+            f"{TESTS[finding.name]}: {value_text(finding.name, finding.reference)} in the "
+            f"reference, {value_text(finding.name, finding.value)} now"
             for finding in self.crossed
         )
         return f"bifocal monitor, {self.days} days up to {self.day}: {'; '.join(reasons)}"

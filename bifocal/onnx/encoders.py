@@ -1,4 +1,5 @@
-"""The encoders of an exported model: sentences, images and features to the outputs of their ONNX graphs."""
+"""The encoders of an exported model: sentences, images and features to the outputs of their ONNX
+graphs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +14,16 @@ from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.onnx.towers import graph_file, is_towers, read_preprocessing
 
 INPUTS = ("text", "image", "features")
-"""Inputs of a served model: a sentence, an ``ImageFile``, the (R, D) features of an image's regions."""
+"""Inputs of a served model: a sentence, an ``ImageFile``, the (R, D) features of an image's
+regions."""
 SCORES = "scores.onnx"
 Captions = tuple[Array, Array]
 """M encoded captions: sentences (M, d) and words (M, T, d), zero after the end of a sentence."""
 
 
 class ImageGraph:
-    """ONNX graph with the preprocessing of its ``inputs``, "image" or "features"; ``feature_dim`` None accepts any."""
+    """ONNX graph with the preprocessing of its ``inputs``, "image" or "features"; ``feature_dim``
+    None accepts any."""
 
     def __init__(self, directory: Path, file: str, threads: int = 0) -> None:
         self.images = open_session(graph_file(directory, file), threads)
@@ -46,7 +49,8 @@ class ImageGraph:
         )
         if accepted["image"] and isinstance(side, int) and side != size:
             raise ValueError(
-                f"{preprocessing} has the size {size}, but the graph reads {side} pixels: export again"
+                f"{preprocessing} has the size {size}, but the graph reads {side} pixels: "
+                "export again"
             )
         dimension = self.images.get_inputs()[0].shape[-1]
         self.feature_dim = (
@@ -54,14 +58,17 @@ class ImageGraph:
         )
 
     def read_images(self, images: Sequence[ImageFile]) -> list[Array]:
-        """Return the inputs of the graph for B image files: features (R, D), or pixels (3, H, W)."""
+        """Return the inputs of the graph for B image files: features (R, D), or pixels (3, H,
+        W)."""
         return self.read_resized([read_pixels(image, **self.preprocessing) for image in images])
 
     def read_resized(self, pixels: Sequence[Array]) -> list[Array]:
-        """Return the inputs of the graph for B preprocessed images (3, H, W) uint8; see ``read_images``."""
+        """Return the inputs of the graph for B preprocessed images (3, H, W) uint8; see
+        ``read_images``."""
         if self.backbone is None:
             return [(image.astype(np.float32) - self.mean) / self.std for image in pixels]
-        # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
+        # Round to float16 as the feature store does, or the embeddings would differ from the
+        # evaluated ones.
         return list(run_graph(self.backbone, (np.stack(pixels),))[0].astype(np.float16))
 
     def encode_images(self, images: Sequence[ImageFile]) -> Array:
@@ -69,11 +76,13 @@ class ImageGraph:
         return self.encode_inputs(self.read_images(images))
 
     def encode_inputs(self, inputs: Sequence[Any], output: str | None = None) -> Array:
-        """Return an output of the graph, by default the first, for B features (R, D), also as lists, or pixels."""
+        """Return an output of the graph, by default the first, for B features (R, D), also as
+        lists, or pixels."""
         return self.run(inputs, output)[0]
 
     def run(self, inputs: Sequence[Any], output: str | Sequence[str] | None = None) -> list[Array]:
-        """Return outputs (see ``run_graph``) for B features (R, D) or pixels (3, H, W); padding changes features."""
+        """Return outputs (see ``run_graph``) for B features (R, D) or pixels (3, H, W); padding
+        changes features."""
         if not self.reads_pixels:
             return run_graph(self.images, pad_features(inputs), output)
         groups: dict[tuple[int, ...], list[int]] = {}
@@ -109,7 +118,8 @@ class Embedder(Encoders):
         return self.encode_sentences(sentences)[0]
 
     def unknown_words(self, sentence: str) -> list[str]:
-        """Return the words of a sentence that the model does not know; ``ValueError`` if it knows none of them."""
+        """Return the words of a sentence that the model does not know; ``ValueError`` if it knows
+        none of them."""
         return self.sentences.unknown(sentence)
 
     def embed_images(self, images: Sequence[ImageFile]) -> Array:
@@ -122,7 +132,8 @@ class Embedder(Encoders):
 
 
 class PairScorer(Encoders):
-    """A model that compares words with cells, without single vectors; features (R, D) are R / L cells per level."""
+    """A model that compares words with cells, without single vectors; features (R, D) are R / L
+    cells per level."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -135,17 +146,20 @@ class PairScorer(Encoders):
         return vectors, words
 
     def score(self, cells: Array, captions: Captions) -> Array:
-        """Return the scores (N, M) float32 of N images, whose cells are (N, L, R, d), and M captions."""
+        """Return the scores (N, M) float32 of N images, whose cells are (N, L, R, d), and M
+        captions."""
         return run_graph(self.scores, (cells, *captions))[0]
 
 
 def scores_pairs(directory: Path) -> bool:
-    """Return whether an exported model needs ``PairScorer``: it has no vector for a sentence or an image."""
+    """Return whether an exported model needs ``PairScorer``: it has no vector for a sentence or an
+    image."""
     return (directory / SCORES).is_file()
 
 
 def pad_features(features: Sequence[Any]) -> tuple[Array, Array]:
-    """Return features (B, R, D) float32 and their mask (B, R) for B arrays (R, D), or nested lists; R may differ."""
+    """Return features (B, R, D) float32 and their mask (B, R) for B arrays (R, D), or nested lists;
+    R may differ."""
     regions = [
         np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features
     ]

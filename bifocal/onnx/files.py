@@ -1,4 +1,5 @@
-"""Files of an exported model: their hash, by which vectors belong to a model, and one error for a damaged file."""
+"""Files of an exported model: their hash, by which vectors belong to a model, and one error for a
+damaged file."""
 
 import hashlib
 import json
@@ -36,7 +37,8 @@ def model_hash(directory: Path) -> str:
 
 
 def hash_of_files(files: Mapping[str, str]) -> str:
-    """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each file by name."""
+    """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each file by
+    name."""
     counted = {name: digest for name, digest in files.items() if _counts(name)}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
 
@@ -50,7 +52,8 @@ class DamagedFileError(ValueError):
 
 
 def read_whole(file: Path, read: Callable[[Path], T]) -> T:
-    """Return ``read(file)`` of a file or folder; ``DamagedFileError`` with its name if it cannot be read."""
+    """Return ``read(file)`` of a file or folder; ``DamagedFileError`` with its name if it cannot be
+    read."""
     try:
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise ValueError("a named pipe or a device, expected a file")
@@ -64,7 +67,8 @@ def read_whole(file: Path, read: Callable[[Path], T]) -> T:
 
 
 def open_regular(path: Path, most: int) -> BufferedReader:
-    """Open a regular file of at most ``most`` bytes; ``ValueError`` for others: a pipe or a device has no end."""
+    """Open a regular file of at most ``most`` bytes; ``ValueError`` for others: a pipe or a device
+    has no end."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
@@ -79,7 +83,8 @@ def open_regular(path: Path, most: int) -> BufferedReader:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text; ``ValueError`` for any other text, also a too deep or too large one."""
+    """Return the value of a JSON text; ``ValueError`` for any other text, also a too deep or too
+    large one."""
     try:
         return json.loads(text)
     except (RecursionError, MemoryError) as error:

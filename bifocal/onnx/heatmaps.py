@@ -1,4 +1,5 @@
-"""Heatmaps of a phrase in an image by numpy, equal to the heatmaps of ``bifocal.localization``, and their peaks."""
+"""Heatmaps of a phrase in an image by numpy, equal to the heatmaps of ``bifocal.localization``, and
+their peaks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,8 @@ WITH_BOXES = ("smoothed_activations",)
 
 
 def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
-    """Return the highest value's position as fractions of the width and height; ties: nearest their center."""
+    """Return the highest value's position as fractions of the width and height; ties: nearest their
+    center."""
     rows, columns = np.nonzero(heatmap == heatmap.max())
     nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
     return (float(columns[nearest]) + 0.5) / heatmap.shape[1], (
@@ -42,14 +44,16 @@ def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
 
 
 class HeatmapModel:
-    """The localizer of an exported model; ``localizer.json`` names its scores, vectors and boxes."""
+    """The localizer of an exported model; ``localizer.json`` names its scores, vectors and
+    boxes."""
 
     def __init__(self, directory: Path, encoder: ImageGraph) -> None:
         file = directory / LOCALIZER
         if not file.is_file():
             raise FileNotFoundError(
-                f"{directory} has no {LOCALIZER}: the model has no localizer or reads published features, or it was "
-                "exported by an older version; train SMILEEncoder, BEANEncoder or MultiLevelEncoder, or export it again"
+                f"{directory} has no {LOCALIZER}: the model has no localizer or reads "
+                "published features, or it was exported by an older version; train "
+                "SMILEEncoder, BEANEncoder or MultiLevelEncoder, or export it again"
             )
         description = read_json(file)
         self.encoder, self.vectors = encoder, str(description["vectors"])
@@ -59,7 +63,8 @@ class HeatmapModel:
     def heatmaps(
         self, image: ImageFile | DecodedImage, texts: Array, side: int
     ) -> NDArray[np.float32]:
-        """Return the heatmaps (P, side, side) of P phrases, over the image stretched to a square."""
+        """Return the heatmaps (P, side, side) of P phrases, over the image stretched to a
+        square."""
         if not isinstance(image, DecodedImage):
             image = decode_pixels(file_bytes(image), self.encoder.preprocessing)
         (vectors,) = image_vectors(
@@ -79,7 +84,8 @@ class HeatmapModel:
 
 
 def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the part of an image that the graphs read, x0 y0 x1 y1 relative to its sides: a central crop, or all."""
+    """Return the part of an image that the graphs read, x0 y0 x1 y1 relative to its sides: a
+    central crop, or all."""
     if "scaled" not in preprocessing:
         return 0.0, 0.0, 1.0, 1.0
     small = shorter_size(width, height, preprocessing["scaled"])
@@ -88,8 +94,8 @@ def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tupl
 
 
 def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) -> list[Array]:
-    """Return the region vectors of each image: output ``regions`` (R, d), the first output's "cells" (L, R, d), or
-    "single_regions", embeddings (R, d) of each region as an image.
+    """Return the region vectors of each image: output ``regions`` (R, d), the first output's
+    "cells" (L, R, d), or "single_regions", embeddings (R, d) of each region as an image.
     """
     if vectors == "single_regions":
         return [encoder.encode_inputs([region[None] for region in image]) for image in inputs]
@@ -97,12 +103,14 @@ def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) ->
 
 
 def dot_products(vectors: Array, text: Array) -> NDArray[np.float32]:
-    """Return the dot product of each region (R, d) with the phrase (d,): Engilberge's thesis, 2020, eq. (4.3)."""
+    """Return the dot product of each region (R, d) with the phrase (d,): Engilberge's thesis, 2020,
+    eq. (4.3)."""
     return np.asarray(vectors @ text, dtype=np.float32)
 
 
 def largest_dimensions(vectors: Array, text: Array, k: int) -> NDArray[np.float32]:
-    """Return eq. (9) of "Finding beans in burgers", CVPR 2018, for each cell (R, d): the k largest entries count."""
+    """Return eq. (9) of "Finding beans in burgers", CVPR 2018, for each cell (R, d): the k largest
+    entries count."""
     kept = np.argsort(-text, kind="stable")[:k]
     return np.asarray(vectors[:, kept] @ np.abs(text[kept]), dtype=np.float32)
 
@@ -153,7 +161,8 @@ SCORES: Mapping[str, Scores] = MappingProxyType(
 
 
 def rasterize(scores: Array, boxes: Array, side: int) -> NDArray[np.float32]:
-    """Return the heatmap (side, side) of the scores (R,) of boxes (R, 4); see ``bifocal.localization.rasterize``.
+    """Return the heatmap (side, side) of the scores (R,) of boxes (R, 4); see
+    ``bifocal.localization.rasterize``.
 
     Example:
         >>> halves = np.array([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])

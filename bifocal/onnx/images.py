@@ -32,17 +32,21 @@ from bifocal.onnx.metadata import (
 # Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
 ALWAYS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
 UPLOADS = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF")
-"""Formats of files that clients of a service send; the others have decoders that nobody needs there."""
+"""Formats of files that clients of a service send; the others have decoders that nobody needs
+there."""
 HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 """First brand of the photographs that phones write, at byte 8 of the file."""
 MAX_PIXELS, VARIABLE = 250_000_000, "BIFOCAL_MAX_PIXELS"
-"""Pixels of an image of the user's own disk, which takes up to 1.5 GB to decode; the variable that raises the limit."""
+"""Pixels of an image of the user's own disk, which takes up to 1.5 GB to decode; the variable that
+raises the limit."""
 LARGE = 50_000_000
 """Pixels above which images are decoded one at a time, so that their memory does not add up."""
 MAX_SIDE, MAX_RATIO = 65_535, 200
-"""Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x 50,000,000 pixels."""
+"""Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x
+50,000,000 pixels."""
 MAX_BYTES, MAX_FRAMES, MAX_SCANS = 500_000_000, 1_000, 100
-"""Of a file; of an animation whose header states them; of a JPEG, each of which takes the time of all pixels."""
+"""Of a file; of an animation whose header states them; of a JPEG, each of which takes the time of
+all pixels."""
 TURNED = (5, 6, 7, 8)
 """Orientations that exchange width and height."""
 INFLATED, BUFFER = 1032, 2**20
@@ -60,21 +64,24 @@ ADAM7 = (
     (1, 0, 2, 2),
     (0, 1, 1, 2),
 )
-"""Passes of a PNG: first column and row, and steps between columns and rows; the latter if it is interlaced."""
+"""Passes of a PNG: first column and row, and steps between columns and rows; the latter if it is
+interlaced."""
 MAX_16_BIT = 2**16 - 1
 BAND = 2**22
 """Pixels that are converted at a time."""
 EXIF_ITEM = re.compile(rb"(infe\x02.{7})Exif", re.DOTALL)
 """Type of the EXIF data in a list of the contents of a HEIF or AVIF file."""
 
-# This module applies its own limits. Damaged metadata are ignored, and Pillow's warnings of them name no file.
+# This module applies its own limits. Damaged metadata are ignored, and Pillow's warnings of them
+# name no file.
 Image.MAX_IMAGE_PIXELS = None
 warnings.filterwarnings("ignore", module=r"PIL\.")
 _large = threading.Lock()
 
 
 def max_pixels() -> int:
-    """Return the most pixels of an image of the user's own disk: ``MAX_PIXELS`` unless ``BIFOCAL_MAX_PIXELS`` is more.
+    """Return the most pixels of an image of the user's own disk: ``MAX_PIXELS`` unless
+    ``BIFOCAL_MAX_PIXELS`` is more.
 
     The variable also is the limit of a service for the images of its clients; 0 means no limit.
     """
@@ -86,7 +93,8 @@ def max_pixels() -> int:
 
 @cache
 def image_formats() -> tuple[str, ...]:
-    """Return Pillow's names of the formats: AVIF if Pillow has its codec, HEIF with the extra ``heic``."""
+    """Return Pillow's names of the formats: AVIF if Pillow has its codec, HEIF with the extra
+    ``heic``."""
     formats = list(ALWAYS)
     if features.check("avif"):
         formats.append("AVIF")
@@ -103,7 +111,10 @@ def unsupported(file: IO[bytes], formats: tuple[str, ...]) -> str:
     file.seek(4)
     start = file.read(8)
     if start.startswith(b"ftyp") and start[4:] in HEIF_BRANDS and "HEIF" not in image_formats():
-        return "a HEIC photograph: install the extra heic, pip install 'bifocal-vse[heic]', or save it as JPEG"
+        return (
+            "a HEIC photograph: install the extra heic, pip install 'bifocal-vse[heic]', or "
+            "save it as JPEG"
+        )
     return f"not an image in a supported format ({', '.join(formats)})"
 
 
@@ -128,7 +139,8 @@ def open_header(
     Raises:
         UnsupportedImageError: the file has no supported format.
         LargeImageError: the image is above a limit.
-        ValueError: the header is damaged, or the caller's decoder fails; the message does not contain the path.
+        ValueError: the header is damaged, or the caller's decoder fails; the message does not
+            contain the path.
     """
     chosen = tuple(name for name in image_formats() if formats is None or name in formats)
     size = file.seek(0, os.SEEK_END)
@@ -160,7 +172,8 @@ def image_size(
     max_bytes: int = MAX_BYTES,
     formats: tuple[str, ...] | None = None,
 ) -> tuple[int, int]:
-    """Return width and height of an open image file in pixels after EXIF rotation; see ``open_header``."""
+    """Return width and height of an open image file in pixels after EXIF rotation; see
+    ``open_header``."""
     with open_header(file, max_pixels, max_bytes, formats) as image:
         width, height = image.size
         # Pillow's size of a TIFF is upright.
@@ -172,7 +185,8 @@ def image_size(
 
 
 def has_profile(path: Path) -> bool:
-    """Return whether an image file has a color profile other than sRGB; False for a file that cannot be read."""
+    """Return whether an image file has a color profile other than sRGB; False for a file that
+    cannot be read."""
     try:
         with open_regular(path, MAX_BYTES) as file, open_header(file) as image:
             return srgb_transform(image.info.get("icc_profile") or b"", image.mode) is not None
@@ -193,7 +207,8 @@ def _opened(file: IO[bytes], formats: tuple[str, ...]) -> ImageFile.ImageFile:
 
 
 def check_complete(image: Image.Image, file: IO[bytes]) -> None:
-    """Raise ``ValueError`` for a decoded PNG whose data end early at the end of a row, which Pillow leaves black."""
+    """Raise ``ValueError`` for a decoded PNG whose data end early at the end of a row, which Pillow
+    leaves black."""
     if image.format != "PNG":
         return
     file.seek(0)
@@ -216,15 +231,16 @@ def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | Non
     longer, shorter = max(width, height), min(width, height)
     if longer > MAX_SIDE or longer > MAX_RATIO * shorter:
         raise LargeImageError(
-            f"too large: {width} x {height} pixels, at most {MAX_SIDE} on a side and {MAX_RATIO} times the other are "
-            "accepted"
+            f"too large: {width} x {height} pixels, at most {MAX_SIDE} on a side and "
+            f"{MAX_RATIO} times the other are accepted"
         )
     if max_pixels is not None and width * height > max_pixels:
         hint = f"; the variable {VARIABLE} raises the limit" if max_pixels >= MAX_PIXELS else ""
         raise LargeImageError(
             f"too large: {width} x {height} pixels, more than max_pixels {max_pixels}{hint}"
         )
-    # Only the first frame is decoded. Formats that would have to be read for their number of frames state none.
+    # Only the first frame is decoded. Formats that would have to be read for their number of frames
+    # state none.
     frames = 1 if image.format in ("GIF", "TIFF") else getattr(image, "n_frames", 1)
     if frames > MAX_FRAMES:
         raise LargeImageError(
@@ -273,7 +289,8 @@ def _inflated_bytes(file: IO[bytes]) -> int:
 
 @dataclass(frozen=True)
 class InspectedImage:
-    """A complete image file: its size in pixels after EXIF rotation, and the SHA-256 of its bytes."""
+    """A complete image file: its size in pixels after EXIF rotation, and the SHA-256 of its
+    bytes."""
 
     width: int
     height: int
@@ -283,12 +300,13 @@ class InspectedImage:
 def open_image(path: Path, max_pixels: int | None = None, side: int | None = None) -> Image.Image:
     """Decode the first frame of an image file as RGB, rotated by its EXIF orientation.
 
-    16-bit gray is scaled to 8 bits, CMYK is converted, transparent pixels become white, and colors of another profile
-    become sRGB. Metadata that are not valid are ignored.
+    16-bit gray is scaled to 8 bits, CMYK is converted, transparent pixels become white, and colors
+    of another profile become sRGB. Metadata that are not valid are ignored.
 
     Args:
         max_pixels: reject a larger image by its header, before it is decoded.
-        side: decode a JPEG at 1/2, 1/4 or 1/8 of its resolution, as long as each side keeps this many pixels.
+        side: decode a JPEG at 1/2, 1/4 or 1/8 of its resolution, as long as each side keeps this
+            many pixels.
 
     Raises:
         ValueError: the file is not a complete image; the message says why.
@@ -305,7 +323,8 @@ def open_image(path: Path, max_pixels: int | None = None, side: int | None = Non
 def inspect_image(
     path: Path, max_pixels: int, size: tuple[int, int] | None = None, copy: Path | None = None
 ) -> InspectedImage:
-    """Decode, hash and optionally copy an image file in one pass; a bad image or size (after EXIF) is an error."""
+    """Decode, hash and optionally copy an image file in one pass; a bad image or size (after EXIF)
+    is an error."""
     with open_regular(path, MAX_BYTES) as file:
         width, height = decode_image(file, max_pixels).size
         if size not in (None, (width, height)):
@@ -349,7 +368,8 @@ def _decoded(file: IO[bytes], max_pixels: int | None, side: int | None) -> tuple
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """Convert an image in bands: the copies of some conversions would need four times its memory."""
+    """Convert an image in bands: the copies of some conversions would need four times its
+    memory."""
     if image.mode == "F":
         raise ValueError("floating-point pixels of unknown range; save the image with 8 or 16 bits")
     convert = srgb_transform(image.info.get("icc_profile") or b"", image.mode)

@@ -19,7 +19,8 @@ def quantize_rows(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArr
 
 
 def store_as_int8(graph: onnx.GraphProto, axes: Mapping[str, int]) -> None:
-    """Store weights as int8 before a DequantizeLinear each; every index of a weight's axis has its own scale."""
+    """Store weights as int8 before a DequantizeLinear each; every index of a weight's axis has its
+    own scale."""
     constants = {tensor.name: tensor for tensor in graph.initializer}
     nodes = []
     for name, axis in axes.items():

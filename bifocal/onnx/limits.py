@@ -31,7 +31,8 @@ class Limits:
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] = os.environ) -> "Limits":
-        """Return limits with ``BIFOCAL_MAX_ROWS`` and so on; none for Spark, whose rows are the user's own."""
+        """Return limits with ``BIFOCAL_MAX_ROWS`` and so on; none for Spark, whose rows are the
+        user's own."""
         if "pyspark.worker" in sys.modules:
             return cls(rows=0, total_pixels=0)
         values = {}
@@ -61,7 +62,8 @@ class Limits:
             )
 
     def read_images(self, images: Mapping[int, ImageFile]) -> dict[int, bytes]:
-        """Return the image files as bytes; raise ``ValueError`` for the first that is too large or not an image."""
+        """Return the image files as bytes; raise ``ValueError`` for the first that is too large or
+        not an image."""
         total = 0
         files: dict[int, bytes] = {}
         for row, image in images.items():
@@ -72,14 +74,16 @@ class Limits:
                 )
             except ValueError as error:
                 raise ValueError(
-                    f"the image of row {row} cannot be read: {error}; expected the base64 of an image file"
+                    f"the image of row {row} cannot be read: {error}; expected the base64 of "
+                    "an image file"
                 ) from error
             total += width * height
             self.check_pixels(total, row)
         return files
 
     def read_file(self, image: ImageFile) -> bytes:
-        """Return the bytes of an image file; raise ``ValueError`` for a longer one, before its base64 is decoded."""
+        """Return the bytes of an image file; raise ``ValueError`` for a longer one, before its
+        base64 is decoded."""
         self._check("image_bytes", file_size(image), f"the file has {file_size(image)} bytes")
         return file_bytes(image)
 
@@ -88,7 +92,8 @@ class Limits:
         self._check("total_pixels", total, f"the images up to row {row} have {total} pixels")
 
     def check_features(self, features: Mapping[int, Any], width: int | None) -> None:
-        """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers."""
+        """Raise ``ValueError`` for the first row whose features are not R lists of D finite
+        numbers."""
         for row, regions in features.items():
             self._check(
                 "regions", len(regions), f"row {row} has features of {len(regions)} regions"
@@ -101,7 +106,8 @@ class Limits:
             if not valid:
                 dimensions = "equally many" if width is None else width
                 raise ValueError(
-                    f"row {row} has invalid features: expected one list per region, of {dimensions} numbers"
+                    f"row {row} has invalid features: expected one list per region, of "
+                    f"{dimensions} numbers"
                 )
             if not np.isfinite(array).all():
                 raise ValueError(f"row {row} has features that are not finite numbers")

@@ -1,4 +1,5 @@
-"""Metadata of image files: valid values are read, others ignored; decoders of JPEG and PNG never see them."""
+"""Metadata of image files: valid values are read, others ignored; decoders of JPEG and PNG never
+see them."""
 
 import re
 import struct
@@ -18,10 +19,20 @@ ORIENTATION, EXIF = 0x0112, 0x8769
 DATES = (0x9003, 0x9004, 0x0132)
 """EXIF tags of the times when a photograph was taken, digitized and changed."""
 DATE = re.compile(r"(\d{4})[-:/.](\d\d?)[-:/.](\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?))?)?")
-TURNS = dict(enumerate((
-    Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.FLIP_TOP_BOTTOM,
-    Image.Transpose.TRANSPOSE, Image.Transpose.ROTATE_270, Image.Transpose.TRANSVERSE, Image.Transpose.ROTATE_90,
-), start=2))  # fmt: skip
+TURNS = dict(
+    enumerate(
+        (
+            Image.Transpose.FLIP_LEFT_RIGHT,
+            Image.Transpose.ROTATE_180,
+            Image.Transpose.FLIP_TOP_BOTTOM,
+            Image.Transpose.TRANSPOSE,
+            Image.Transpose.ROTATE_270,
+            Image.Transpose.TRANSVERSE,
+            Image.Transpose.ROTATE_90,
+        ),
+        start=2,
+    )
+)
 """Operation that makes an image upright, by its orientation."""
 PNG, IEND = b"\x89PNG\r\n\x1a\n", b"IEND"
 XMP = b"http://ns.adobe.com/xap/1.0/\0", b"XML:com.adobe.xmp\0"
@@ -53,7 +64,8 @@ MAX_PARTS, MAX_PROFILE = 10_000, 2**24
 SPACES = {"RGB": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Modes of Pillow for the spaces of color profiles."""
 TOLERANCE = 4
-"""Largest difference of a value in [0, 255] between the colors of a profile and sRGB for a profile of sRGB."""
+"""Largest difference of a value in [0, 255] between the colors of a profile and sRGB for a profile
+of sRGB."""
 COLORS = {"colors": "sRGB"}
 """Entry in the description of vectors whose images were converted to sRGB."""
 
@@ -63,10 +75,11 @@ class LargeImageError(ValueError):
 
 
 def without_metadata(file: IO[bytes]) -> tuple[IO[bytes], dict[str, bytes]]:
-    """Return a JPEG or PNG without the parts that have no effect on pixels, and its EXIF, XMP and color profile.
+    """Return a JPEG or PNG without the parts that have no effect on pixels, and its EXIF, XMP and
+    color profile.
 
-    A TIFF is its own EXIF block; its entries that lead out of the file, at which Pillow stops, are removed. Other files
-    are returned as they are.
+    A TIFF is its own EXIF block; its entries that lead out of the file, at which Pillow stops, are
+    removed. Other files are returned as they are.
     """
     file.seek(0)
     start = file.read(len(PNG))
@@ -136,9 +149,11 @@ def _split_png(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """Yield position, tag and value of the entries of the first table, and of the table of photographs.
+    """Yield position, tag and value of the entries of the first table, and of the table of
+    photographs.
 
-    The value is the bytes of a text, or the first number, or None if it is outside the data or of another type.
+    The value is the bytes of a text, or the first number, or None if it is outside the data or of
+    another type.
     """
     order, tables = ORDERS.get(data[:2]), [data[4:8]]
     for table in tables if order and len(data) >= 8 else ():
@@ -169,7 +184,8 @@ def _values(image: Image.Image) -> dict[int, Any]:
 
 
 def orientation(image: Image.Image) -> int:
-    """Return the valid EXIF orientation of an image before it is decoded, or else that of XMP, or else 1."""
+    """Return the valid EXIF orientation of an image before it is decoded, or else that of XMP, or
+    else 1."""
     table, xmp = (
         getattr(image, "tag_v2", None),
         image.info.get("xmp"),
@@ -181,13 +197,15 @@ def orientation(image: Image.Image) -> int:
 
 
 def date_of(image: Image.Image) -> datetime | None:
-    """Return when a photograph was taken, or else digitized or changed: the first valid EXIF date."""
+    """Return when a photograph was taken, or else digitized or changed: the first valid EXIF
+    date."""
     dates = _values(image)
     return next((date for tag in DATES if (date := parse_date(dates.get(tag))) is not None), None)
 
 
 def parse_date(value: Any) -> datetime | None:
-    """Return the time in a text such as ``2013:07:12 16:54:27``, in the spellings of cameras; None for other values.
+    """Return the time in a text such as ``2013:07:12 16:54:27``, in the spellings of cameras; None
+    for other values.
 
     >>> parse_date("2013/7/12 24:00")
     datetime.datetime(2013, 7, 13, 0, 0)
@@ -206,7 +224,8 @@ def parse_date(value: Any) -> datetime | None:
 
 @lru_cache(maxsize=32)
 def srgb_transform(profile: bytes, mode: str) -> tuple[str, ImageCms.ImageCmsTransform] | None:
-    """Return the conversion of an image to sRGB by its color profile, and the mode that it takes: RGB, L or CMYK.
+    """Return the conversion of an image to sRGB by its color profile, and the mode that it takes:
+    RGB, L or CMYK.
 
     None for a profile of sRGB, a damaged one, and one of other channels than the image has.
     """

@@ -14,15 +14,18 @@ from bifocal.onnx.images import MAX_BYTES, decode_image, image_size, max_pixels
 ImageFile = str | bytes
 """An image file: its bytes, or their base64."""
 DECODED_SCALE = 2
-"""A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels of the result."""
+"""A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels
+of the result."""
 LONG = 4
-"""Ratio of the sides above which a crop spares work; its pixels differ by rounding from a crop after resizing."""
+"""Ratio of the sides above which a crop spares work; its pixels differ by rounding from a crop
+after resizing."""
 Resize = Literal["square", "aspect", "limit"]
-"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
+"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes
+size.
 ``limit``: a longer side above size becomes size; a smaller image stays as it is."""
 ResizeOrCrop = Literal["square", "aspect", "limit", "crop"]
-"""As ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
-central size x size square. The rest of the image is cut off."""
+"""As ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the
+network reads the central size x size square. The rest of the image is cut off."""
 Array = NDArray[np.uint8]
 
 
@@ -37,7 +40,8 @@ def file_bytes(image: ImageFile) -> bytes:
 
 
 def file_size(image: ImageFile) -> int:
-    """Return the number of bytes of an image file without decoding its base64: four characters hold three bytes."""
+    """Return the number of bytes of an image file without decoding its base64: four characters hold
+    three bytes."""
     return len(image) * 3 // 4 if isinstance(image, str) else len(image)
 
 
@@ -69,7 +73,8 @@ def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[in
 
 
 def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Image.Image:
-    """Resize an image so that its shorter side has ``shorter`` pixels, as ``torchvision.transforms.Resize``."""
+    """Resize an image so that its shorter side has ``shorter`` pixels, as
+    ``torchvision.transforms.Resize``."""
     size = shorter_size(*image.size, shorter)
     return (
         image if image.size == size else image.resize(size, Image.Resampling[interpolation.upper()])
@@ -77,7 +82,8 @@ def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Imag
 
 
 def resize_square(image: Image.Image, shorter: int, side: int, interpolation: str) -> Image.Image:
-    """Return the central square of ``resize_shorter``'s image; above ``LONG``, an image is cropped before resizing."""
+    """Return the central square of ``resize_shorter``'s image; above ``LONG``, an image is cropped
+    before resizing."""
     width, height = shorter_size(*image.size, shorter)
     left, top, right, bottom = center_box(width, height, side)
     if max(width, height) <= LONG * min(width, height):
@@ -94,13 +100,15 @@ def shorter_size(width: int, height: int, shorter: int) -> tuple[int, int]:
 
 
 def center_box(width: int, height: int, side: int) -> tuple[int, int, int, int]:
-    """Return x0 y0 x1 y1 of the central square, in pixels, as ``torchvision.transforms.CenterCrop``."""
+    """Return x0 y0 x1 y1 of the central square, in pixels, as
+    ``torchvision.transforms.CenterCrop``."""
     left, top = round((width - side) / 2), round((height - side) / 2)
     return left, top, left + side, top + side
 
 
 class DecodedImage(NamedTuple):
-    """Pixels (3, H, W) uint8 as the graphs read them; the size of the original image after EXIF rotation."""
+    """Pixels (3, H, W) uint8 as the graphs read them; the size of the original image after EXIF
+    rotation."""
 
     pixels: Array
     width: int
@@ -108,10 +116,14 @@ class DecodedImage(NamedTuple):
 
 
 def decode_pixels(
-    file: bytes, preprocessing: Mapping[str, Any], most: int | None = None, max_bytes: int = MAX_BYTES,
+    file: bytes,
+    preprocessing: Mapping[str, Any],
+    most: int | None = None,
+    max_bytes: int = MAX_BYTES,
     formats: tuple[str, ...] | None = None,
-) -> DecodedImage:  # fmt: skip
-    """Decode an image file as the graphs read it; reject one of more than ``most`` pixels, see ``open_header``."""
+) -> DecodedImage:
+    """Decode an image file as the graphs read it; reject one of more than ``most`` pixels, see
+    ``open_header``."""
     arguments = dict(preprocessing)
     size = image_size(BytesIO(file), most or max_pixels(), max_bytes, formats)
     image = decode_image(BytesIO(file), None, arguments.pop("decoded_side", None))
@@ -126,7 +138,8 @@ def read_pixels(
     decoded_side: int | None = None,
     resize: Resize = "square",
 ) -> Array:
-    """Return an image file's pixels (3, H, W) uint8: a central square of the shorter side ``scaled``, or resized."""
+    """Return an image file's pixels (3, H, W) uint8: a central square of the shorter side
+    ``scaled``, or resized."""
     try:
         decoded = decode_image(BytesIO(file_bytes(image)), max_pixels(), decoded_side)
     except ValueError as error:

@@ -1,4 +1,5 @@
-"""Models that MLflow serves: rows of a data frame in, embeddings or scores out. Needs no MLflow itself."""
+"""Models that MLflow serves: rows of a data frame in, embeddings or scores out. Needs no MLflow
+itself."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,8 @@ class Rows:
     def read(cls, frame: pd.DataFrame, accepted: Sequence[str]) -> "Rows":
         """Read the columns of ``INPUTS``; columns of other names are ignored."""
         if not set(INPUTS) & set(frame.columns):
-            # MLflow drops columns that are not in the signature; if none is left, the frame arrives without rows.
+            # MLflow drops columns that are not in the signature; if none is left, the frame arrives
+            # without rows.
             raise ValueError(
                 f"no row has {' or '.join(accepted)}; columns of other names are ignored"
             )
@@ -70,11 +72,13 @@ class Rows:
         for name in INPUTS:
             if self.values[name] and name not in accepted:
                 raise ValueError(
-                    f"row {min(self.values[name])} has {name}; this model accepts {', '.join(accepted)}"
+                    f"row {min(self.values[name])} has {name}; this model accepts "
+                    f"{', '.join(accepted)}"
                 )
 
     def within(self, limits: Limits, feature_dim: int | None, *, repeated_images: bool) -> "Rows":
-        """Check the limits, return images as bytes; equal images count once unless ``repeated_images``."""
+        """Check the limits, return images as bytes; equal images count once unless
+        ``repeated_images``."""
         limits.check_sentences(self.values["text"])
         images = self.values["image"]
         if repeated_images:
@@ -106,7 +110,8 @@ class Rows:
 
 
 class Ranker(ImageGraph):
-    """The ONNX graph of a ranking head with its backbone; ``labels`` name the C scores of an image."""
+    """The ONNX graph of a ranking head with its backbone; ``labels`` name the C scores of an
+    image."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, GRAPH)
@@ -122,7 +127,8 @@ class RankerModel:
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Return a column per label: a score of each row's image, higher for more of it; not a probability."""
+        """Return a column per label: a score of each row's image, higher for more of it; not a
+        probability."""
         rows = Rows.read_single(model_input, self.columns, self.limits, self.ranker.feature_dim)
         scores = np.zeros((rows.count, len(self.ranker.labels)))
         for numbers, found in rows.encode(
@@ -148,8 +154,9 @@ def ranks_images(directory: Path) -> bool:
 class PairScorerModel:
     """``predict`` of a registered model that has no vector for an image: rows are pairs.
 
-    To rank images for a sentence, repeat the sentence in one row per image; to rank sentences for an image, repeat the
-    image. Equal images, and equal sentences beside the same images, are encoded once.
+    To rank images for a sentence, repeat the sentence in one row per image; to rank sentences for
+    an image, repeat the image. Equal images, and equal sentences beside the same images, are
+    encoded once.
     """
 
     def __init__(self, scorer: PairScorer, limits: Limits | None = None) -> None:
@@ -158,14 +165,18 @@ class PairScorerModel:
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Return the column ``score`` of each row's sentence and image: R_w + R_s, neither probability nor cosine."""
+        """Return the column ``score`` of each row's sentence and image: R_w + R_s, neither
+        probability nor cosine."""
         self.limits.check_rows(len(model_input))
         images = [name for name in self.columns if name != "text"]
         rows = Rows.read(model_input, [f"text with {name}" for name in images])
         text, *others = rows.present
         wrong = np.flatnonzero(~text | (np.sum(others, axis=0) != 1))
         if len(wrong):
-            expected = f"text and {' or '.join(images)}: this model scores pairs of a sentence and an image"
+            expected = (
+                f"text and {' or '.join(images)}: this model scores pairs of a sentence and an "
+                "image"
+            )
             raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected {expected}")
         rows.check_accepted(self.columns)
         rows = rows.within(self.limits, self.scorer.feature_dim, repeated_images=False)
@@ -202,7 +213,8 @@ class PairScorerModel:
                 list(chunk),
                 self._encode("image", chunk, [rows.values["image"][group[0]] for group in chunk]),
             )
-        # Padding would shift the cells of all levels but the first: encode images of equally many cells together.
+        # Padding would shift the cells of all levels but the first: encode images of equally many
+        # cells together.
         sizes: dict[int, list[list[int]]] = {}
         for row, features in rows.values["features"].items():
             sizes.setdefault(len(features), []).append([row])
@@ -216,7 +228,8 @@ class PairScorerModel:
         for row, regions in features.items():
             if len(regions) % levels:
                 raise ValueError(
-                    f"row {row} has features of {len(regions)} cells, expected equally many cells of {levels} levels"
+                    f"row {row} has features of {len(regions)} cells, expected equally many "
+                    f"cells of {levels} levels"
                 )
 
     def _encode(self, name: str, groups: Sequence[list[int]], values: Sequence[Any]) -> Array:
@@ -231,7 +244,8 @@ class PairScorerModel:
 def _blocks(
     groups: Sequence[Sequence[int]], texts: Mapping[int, str]
 ) -> Iterator[tuple[list[tuple[int, list[int]]], list[str]]]:
-    """Yield some of the sentences of ``groups``, and for each group its number and its rows with these sentences."""
+    """Yield some of the sentences of ``groups``, and for each group its number and its rows with
+    these sentences."""
     different = list(dict.fromkeys(texts[row] for group in groups for row in group))
     for block in chunks(different, SENTENCES):
         chosen = set(block)
@@ -243,14 +257,16 @@ def _blocks(
 
 
 class Servable(Protocol):
-    """A model with ``predict``; ``columns`` are the accepted ones, of ``bifocal.onnx.encoders.INPUTS``."""
+    """A model with ``predict``; ``columns`` are the accepted ones, of
+    ``bifocal.onnx.encoders.INPUTS``."""
 
     columns: tuple[str, ...]
 
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Return one row for each row of the input; ``params`` is unused, and part of MLflow's interface."""
+        """Return one row for each row of the input; ``params`` is unused, and part of MLflow's
+        interface."""
 
     def example(self) -> pd.DataFrame:
         """Return an input of two rows."""
@@ -287,7 +303,8 @@ class EmbedderModel:
 
 
 def open_model(directory: Path, limits: Limits | None = None) -> Servable:
-    """Return an exported model: it returns embeddings, scores of pairs, or a ranking head's scores."""
+    """Return an exported model: it returns embeddings, scores of pairs, or a ranking head's
+    scores."""
     if ranks_images(directory):
         return RankerModel(Ranker(directory), limits)
     if scores_pairs(directory):

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 REGIONS = "regions"
-"""Output of an image encoder for its localizer: the vectors (B, R, d) of the regions in the joint space."""
+"""Output of an image encoder for its localizer: the vectors (B, R, d) of the regions in the joint
+space."""
 
 
 def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
@@ -37,7 +38,8 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
 
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:
-    """Return ``OMP_NUM_THREADS``, which Spark sets and onnxruntime does not read, or 0 for one thread per core."""
+    """Return ``OMP_NUM_THREADS``, which Spark sets and onnxruntime does not read, or 0 for one
+    thread per core."""
     value = environment.get("OMP_NUM_THREADS", "")
     return int(value) if value.isdecimal() else 0
 
@@ -47,7 +49,8 @@ def run_graph(
     arrays: Sequence[Array],
     output: str | Sequence[str] | None = None,
 ) -> list[Array]:
-    """Return the named outputs of a graph, by default all except ``REGIONS``; nothing else is computed."""
+    """Return the named outputs of a graph, by default all except ``REGIONS``; nothing else is
+    computed."""
     inputs = session.get_inputs()
     feeds = {
         value.name: array.astype(np.int32) if value.type == "tensor(int32)" else array

@@ -1,8 +1,9 @@
-"""Towers of a contrastive model as ONNX graphs, in the layout that Immich publishes. Needs no torch.
+"""Towers of a contrastive model as ONNX graphs, in the layout that Immich publishes. Needs no
+torch.
 
-``visual/model.onnx`` maps normalized pixels to a unit vector, and ``textual/model.onnx`` padded ids of tokens to one.
-``visual/preprocess_cfg.json``, ``textual/tokenizer.json``, ``textual/tokenizer_config.json`` and the ``config.json`` of
-open_clip describe their inputs.
+``visual/model.onnx`` maps normalized pixels to a unit vector, and ``textual/model.onnx`` padded ids
+of tokens to one. ``visual/preprocess_cfg.json``, ``textual/tokenizer.json``,
+``textual/tokenizer_config.json`` and the ``config.json`` of open_clip describe their inputs.
 """
 
 import string
@@ -19,8 +20,11 @@ from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 
 IMAGES, TEXTS = Path("visual"), Path("textual")
 GRAPH, CONFIG, PREPROCESSING, TOKENIZER_CONFIG = (
-    "model.onnx", "config.json", "preprocess_cfg.json", "tokenizer_config.json",
-)  # fmt: skip
+    "model.onnx",
+    "config.json",
+    "preprocess_cfg.json",
+    "tokenizer_config.json",
+)
 GRAPHS = {"image_encoder.onnx": IMAGES / GRAPH, "text_encoder.onnx": TEXTS / GRAPH}
 """Graphs by their names in other exported models."""
 CONTEXT_LENGTH = 77
@@ -39,14 +43,15 @@ def graph_file(directory: Path, name: str) -> Path:
 
 
 def read_preprocessing(directory: Path) -> tuple[dict[str, Any], Array, Array]:
-    """Return the arguments of ``bifocal.onnx.encoders.read_pixels``, and mean and deviation (3, 1, 1) of pixels."""
+    """Return the arguments of ``bifocal.onnx.encoders.read_pixels``, and mean and deviation (3, 1,
+    1) of pixels."""
     config = read_json(directory / IMAGES / PREPROCESSING)
     height, width = config["size"] if isinstance(config["size"], list) else 2 * [config["size"]]
     mode = config.get("resize_mode", "shortest")
     if height != width or mode not in ("shortest", "squash"):
         raise ValueError(
-            f"{directory / IMAGES / PREPROCESSING} has the size {height} x {width} and the resize_mode {mode!r}: "
-            "expected a square, and shortest or squash"
+            f"{directory / IMAGES / PREPROCESSING} has the size {height} x {width} and the "
+            f"resize_mode {mode!r}: expected a square, and shortest or squash"
         )
     preprocessing = {
         "size": height,
@@ -60,7 +65,8 @@ def read_preprocessing(directory: Path) -> tuple[dict[str, Any], Array, Array]:
 
 
 class TowerTokens:
-    """Ids (B, context length) of sentences, cleaned as by open_clip, which also repairs wrongly decoded text."""
+    """Ids (B, context length) of sentences, cleaned as by open_clip, which also repairs wrongly
+    decoded text."""
 
     def __init__(self, directory: Path) -> None:
         config = read_json(directory / CONFIG)["text_cfg"]

@@ -1,1 +1,2 @@
-"""Decision whether an exported model replaces the champion: pure functions, without the registry."""
+"""Decision whether an exported model replaces the champion: pure functions, without the
+registry."""

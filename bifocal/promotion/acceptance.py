@@ -1,4 +1,5 @@
-"""Decision whether an exported model replaces another one: both are ranked again, on the same images."""
+"""Decision whether an exported model replaces another one: both are ranked again, on the same
+images."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,8 +107,9 @@ def assess(
     names: tuple[str, str] = ("", ""),
     looks: Sequence[Look] = (),
 ) -> Assessment:
-    """Check the first model, the candidate, against ``criteria`` on common test images; the second is the model that it
-    would replace. A repeated comparison with the same ``names`` spends no level.
+    """Check the first model, the candidate, against ``criteria`` on common test images; the second
+    is the model that it would replace. A repeated comparison with the same ``names`` spends no
+    level.
     """
     result, candidate = Assessment(), models[0]
     result.checks += _graph_checks(candidate, criteria)
@@ -172,9 +174,9 @@ def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check
         "; ".join(f"{n} {why}" for why, n in common.left_out.items()),
     )
     reason = (
-        f"{found} of {common.test_images} test images can be compared, {criteria.min_images} are required"
-        + (f"; left out: {left_out}" if left_out else "")
-    )  # fmt: skip
+        f"{found} of {common.test_images} test images can be compared, {criteria.min_images} "
+        "are required" + (f"; left out: {left_out}" if left_out else "")
+    )
     setting = f"min_images: {found}" if found > 1 else ""
     known = [uncertainty(max(images, 1)) for images in (found, criteria.min_images)]
     cost = f"recalls are then known to {known[0]}, in place of {known[1]}" if setting else ""
@@ -192,8 +194,8 @@ def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check
     )
     share = common.near_duplicates / max(1, found + common.near_duplicates)
     reason = (
-        f"{common.near_duplicates} test images look like images in train or val, {100 * share:.2g} %: at most "
-        f"{100 * criteria.max_near_duplicates:.2g} % are allowed"
+        f"{common.near_duplicates} test images look like images in train or val, "
+        f"{100 * share:.2g} %: at most {100 * criteria.max_near_duplicates:.2g} % are allowed"
     )
     limit = limit_check(
         "near_duplicates", share, criteria.max_near_duplicates, "max_near_duplicates"
@@ -218,7 +220,8 @@ def _floor_checks(model: ExportedModel, ranks: pd.DataFrame, criteria: Criteria)
 def _zero_shot_checks(
     model: ExportedModel, common: CommonImages, criteria: Criteria
 ) -> Iterator[Check]:
-    """Yield the check of trained heads above a contrastive model; the graphs cannot repeat the ranks without heads."""
+    """Yield the check of trained heads above a contrastive model; the graphs cannot repeat the
+    ranks without heads."""
     known = model.evaluated_on["image_id"][model.evaluated_contents.isin(set(common.contents))]
     limits = criteria.min_gain, criteria.alpha, criteria.seed
     check = zero_shot_check(model.ranks, set(known), list(criteria.recall_at), *limits)
@@ -241,9 +244,9 @@ def _comparison_checks(
     else:
         yield Check(
             "gain",
-            f"the test set is used up: {criteria.looks} comparisons on it have spent the allowed rate of false "
-            f"promotions, {criteria.false_promotion_rate:g}. Put new images into the test split, at least as many as "
-            "it has, and allow unseen_images",
+            f"the test set is used up: {criteria.looks} comparisons on it have spent the "
+            f"allowed rate of false promotions, {criteria.false_promotion_rate:g}. Put new "
+            "images into the test split, at least as many as it has, and allow unseen_images",
         )
     for name, max_drop in criteria.max_drops.items():
         guarded = queries
@@ -259,7 +262,8 @@ def _comparison_checks(
 
 
 def _is_recorded(name: str) -> bool:
-    """Whether the graphs cannot repeat a metric, such as pointing: its values are those of the evaluations."""
+    """Whether the graphs cannot repeat a metric, such as pointing: its values are those of the
+    evaluations."""
     return name.partition(".R@")[0] not in (*RETRIEVAL, "recall_sum")
 
 
@@ -273,7 +277,8 @@ def _is_unmeasured(models: Sequence[ExportedModel], name: str) -> bool:
 def _recorded_queries(
     models: Sequence[ExportedModel], direction: str, common: CommonImages
 ) -> pd.DataFrame:
-    """Return the queries of a task that the graphs cannot repeat, such as pointing, from both models' evaluations."""
+    """Return the queries of a task that the graphs cannot repeat, such as pointing, from both
+    models' evaluations."""
     tables = []
     shared = set(common.contents).intersection(*(model.evaluated_contents for model in models))
     for model in models:
@@ -284,8 +289,9 @@ def _recorded_queries(
     missing = max(map(len, tables)) - len(queries)
     if missing:
         raise ValueError(
-            f"{direction} was measured on {len(tables[0])} queries of the candidate and {len(tables[1])} of the other "
-            f"model, and {missing} are not in common, so a drop cannot be ruled out: evaluate both on the same phrases"
+            f"{direction} was measured on {len(tables[0])} queries of the candidate and "
+            f"{len(tables[1])} of the other model, and {missing} are not in common, so a drop "
+            "cannot be ruled out: evaluate both on the same phrases"
         )
     return queries
 

@@ -1,4 +1,5 @@
-"""Conditions that a model must meet: limits, floors, a minimal gain, and drops of single metrics that are ruled out."""
+"""Conditions that a model must meet: limits, floors, a minimal gain, and drops of single metrics
+that are ruled out."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +14,10 @@ from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.metrics.bootstrap import subset_lower_bound
 from bifocal.promotion.comparison import RECALL_SUM, RETRIEVAL, join_queries
 
-ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
+ANSWER = (
+    "ship the contrastive model unchanged: the initialization ZeroShot without any phase of "
+    "training registers it"
+)
 EVALUATE = "evaluate with Baselines in evaluate.evaluators, and register the model again"
 
 
@@ -40,7 +44,8 @@ class Check:
         return values | {"limit": self.limit, "bound": self.bound, "passed": self.passed}
 
     def explain(self, policy: str) -> str:
-        """Return the reason with the setting of the file ``policy`` that would accept the model, and its cost."""
+        """Return the reason with the setting of the file ``policy`` that would accept the model,
+        and its cost."""
         detail = (
             f"it passes with '{self.setting}' in {policy}: {self.cost}"
             if self.setting
@@ -50,12 +55,14 @@ class Check:
 
 
 def uncertainty(images: int) -> str:
-    """Return how far a recall on ``images`` may be from its true value, at most, with a confidence of 95 %."""
+    """Return how far a recall on ``images`` may be from its true value, at most, with a confidence
+    of 95 %."""
     return f"±{98 / math.sqrt(images):.0f} points"
 
 
 def _rounded(value: float, up: bool) -> str:
-    """Return a finite number with about three digits that is not below ``value``, or not above it."""
+    """Return a finite number with about three digits that is not below ``value``, or not above
+    it."""
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - 2) if value else 1.0
     return f"{(math.ceil if up else math.floor)(value / unit) * unit:.6g}"
 
@@ -63,8 +70,9 @@ def _rounded(value: float, up: bool) -> str:
 def measure(
     queries: pd.DataFrame, name: str, ks: Sequence[int], alpha: float, seed: int
 ) -> tuple[float, float, float] | None:
-    """Return ``recall_sum``, ``<direction>.R@<K>`` or a direction's accuracy of both models, and the one-sided lower
-    confidence bound of the difference, current model minus reference; None if the queries lack a direction.
+    """Return ``recall_sum``, ``<direction>.R@<K>`` or a direction's accuracy of both models, and
+    the one-sided lower confidence bound of the difference, current model minus reference; None if
+    the queries lack a direction.
     """
     direction, _, k = name.partition(".R@")
     metrics = (
@@ -89,7 +97,8 @@ def measure(
 
 
 def limit_check(name: str, value: float, limit: float, key: str = "") -> Check:
-    """Return whether ``value`` is at most ``limit``, the criterion ``key``, by default ``name``; NaN is not."""
+    """Return whether ``value`` is at most ``limit``, the criterion ``key``, by default ``name``;
+    NaN is not."""
     reason = "" if value <= limit else f"{name} is {value:.3g}, the limit is {limit:.3g}"
     setting = f"{key or name}: {_rounded(value, up=True)}" if math.isfinite(value) else ""
     return Check(
@@ -105,7 +114,8 @@ def limit_check(name: str, value: float, limit: float, key: str = "") -> Check:
 def floor_check(
     ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float, alpha: float, seed: int
 ) -> Check:
-    """Return whether a metric of one model is at least ``floor``, in percent, at the level ``alpha``."""
+    """Return whether a metric of one model is at least ``floor``, in percent, at the level
+    ``alpha``."""
     single = ranks.rename(columns={"rank": "rank_current"}).assign(rank_reference=np.inf)
     measured = measure(single, name, ks, alpha, seed)
     if measured is None:
@@ -122,15 +132,19 @@ def floor_check(
 def guard_check(
     queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: float, alpha: float, seed: int
 ) -> Check:
-    """Return whether a drop of a metric by more than ``max_drop`` percentage points is ruled out: non-inferiority."""
+    """Return whether a drop of a metric by more than ``max_drop`` percentage points is ruled out:
+    non-inferiority."""
     measured = measure(queries, name, ks, alpha, seed)
     if measured is None:
-        reason = f"{name} was not measured for both models on the same queries, so a drop cannot be ruled out"
+        reason = (
+            f"{name} was not measured for both models on the same queries, so a drop cannot be "
+            "ruled out"
+        )
         return Check(f"drop.{name}", reason, limit=-max_drop)
     current, reference, low = measured
     reason = (
-        f"{name} changes by {current - reference:+.2f}, its confidence bound is {low:+.2f}: a drop of more than "
-        f"{max_drop:g} is not ruled out"
+        f"{name} changes by {current - reference:+.2f}, its confidence bound is {low:+.2f}: a "
+        f"drop of more than {max_drop:g} is not ruled out"
     )
     setting = f"max_drops.{name}: {_rounded(-low, up=True)}"
     cost = "a drop of as much stays unseen, and more test images see a smaller one"
@@ -148,14 +162,15 @@ def gain_check(
     seed: int,
     name: str = "gain",
 ) -> Check:
-    """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level ``alpha``."""
+    """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level
+    ``alpha``."""
     measured = measure(queries, RECALL_SUM, ks, alpha, seed)
     if measured is None:
         return Check(name, "the recall sum was not measured", limit=min_gain)
     current, reference, low = measured
     reason = (
-        f"the gain in the recall sum is {current - reference:+.2f}, at least {low:+.2f} with a confidence of "
-        f"{100 * (1 - alpha):.4g} %: more than {min_gain:g} is required"
+        f"the gain in the recall sum is {current - reference:+.2f}, at least {low:+.2f} with a "
+        f"confidence of {100 * (1 - alpha):.4g} %: more than {min_gain:g} is required"
     )
     setting = f"min_gain: {_rounded(0.99 * low, up=False)}" if low > 0 else ""
     without = "no min_gain accepts it: more test images, or fewer looks, narrow the bound"
@@ -173,7 +188,8 @@ def zero_shot_check(
     alpha: float,
     seed: int,
 ) -> Check | None:
-    """Check whether trained heads gain over the contrastive model below them; None without ranks of that model."""
+    """Check whether trained heads gain over the contrastive model below them; None without ranks of
+    that model."""
     compared = ranks[ranks["image_id"].isin(image_ids)]
     floor = compared[compared["direction"].str.startswith(ZERO_SHOT)]
     if not len(floor):

@@ -1,4 +1,5 @@
-"""Test images on which two models can be compared: in the test split of both, and in the training of neither."""
+"""Test images on which two models can be compared: in the test split of both, and in the training
+of neither."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,8 @@ def common_images(
     stores: Sequence[FeatureStore | None],
     unseen_images: bool = False,
 ) -> CommonImages:
-    """Return the test images of ``dataset`` on which all models can be ranked, with the captions of the first model."""
+    """Return the test images of ``dataset`` on which all models can be ranked, with the captions of
+    the first model."""
     test, others = dataset.split("test"), dataset.images[dataset.images["split"] != "test"]
     images = test.images.assign(
         content=_contents(test, next((store for store in stores if store is not None), None))
@@ -115,12 +117,14 @@ def _other_model_reasons(
 
 
 def _near_duplicates(dataset: Dataset, images: pd.DataFrame) -> tuple[set[str], list[str]]:
-    """Return the ids of ``images`` that look like an image of train or val, and what could not be compared."""
+    """Return the ids of ``images`` that look like an image of train or val, and what could not be
+    compared."""
     others = dataset.images[(dataset.images["split"] != "test") & dataset.images["path"].notna()]
     images = images[images["path"].notna()]
     if not len(images) or not len(others):
         return set(), [
-            "near-duplicates were not searched: the dataset has no image files of test and another split"
+            "near-duplicates were not searched: the dataset has no image files of test and "
+            "another split"
         ]
 
     def read(image_id: str, side: int) -> Image.Image:

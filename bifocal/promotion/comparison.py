@@ -1,4 +1,5 @@
-"""Comparison of two models by the ranks of their queries: differences with intervals, as a table and a page."""
+"""Comparison of two models by the ranks of their queries: differences with intervals, as a table
+and a page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """Metric of two models with 95 % intervals, and the interval of its difference, current minus reference."""
+    """Metric of two models with 95 % intervals, and the interval of its difference, current minus
+    reference."""
 
     name: str
     current: float
@@ -57,12 +59,16 @@ class Difference:
         return 1 if low > 0 else -1 if high < 0 else 0
 
     def __str__(self) -> str:
-        return f"{_label(self.name)} {self.gain:+.1f} ({self.interval[0]:+.1f} to {self.interval[1]:+.1f})"
+        return (
+            f"{_label(self.name)} {self.gain:+.1f} ({self.interval[0]:+.1f} to "
+            f"{self.interval[1]:+.1f})"
+        )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences between two models, ``current`` minus ``reference``, each trained with a number of seeds."""
+    """Differences between two models, ``current`` minus ``reference``, each trained with a number
+    of seeds."""
 
     current: str
     reference: str
@@ -72,7 +78,8 @@ class Comparison:
     seeds: tuple[int, int] = (1, 1)
 
     def verdict(self) -> str:
-        """Return the result in words: the recall sum decides, or the first metric without retrieval."""
+        """Return the result in words: the recall sum decides, or the first metric without
+        retrieval."""
         decisive = next(
             (row for row in self.differences if row.name == RECALL_SUM), self.differences[0]
         )
@@ -83,14 +90,18 @@ class Comparison:
                 if row.name.endswith("R@1") and row.sign == decisive.sign
             ]
             more = "more" if decisive.sign > 0 else "less"
-            return f"{self.current} finds {more} than {self.reference}: {', '.join([str(decisive), *others])}"
+            return (
+                f"{self.current} finds {more} than {self.reference}: "
+                f"{', '.join([str(decisive), *others])}"
+            )
         seeds = " and ".join(map(str, dict.fromkeys(self.seeds))) + (
             " seed" if self.seeds == (1, 1) else " seeds"
         )
         hidden = max(abs(end - decisive.gain) for end in decisive.interval)
         return (
-            f"no difference between {self.current} and {self.reference} can be seen with {seeds} and {self.images:,} "
-            f"images: {decisive}; one below {hidden:.1f} would stay unseen"
+            f"no difference between {self.current} and {self.reference} can be seen with "
+            f"{seeds} and {self.images:,} images: {decisive}; one below {hidden:.1f} would "
+            "stay unseen"
         )
 
     def table(self) -> Table:
@@ -98,8 +109,10 @@ class Comparison:
         rows: list[list[str | Badge]] = [
             [
                 _label(row.name),
-                f"{row.reference:.1f} ({row.reference_interval[0]:.1f} to {row.reference_interval[1]:.1f})",
-                f"{row.current:.1f} ({row.current_interval[0]:.1f} to {row.current_interval[1]:.1f})",
+                f"{row.reference:.1f} ({row.reference_interval[0]:.1f} to "
+                f"{row.reference_interval[1]:.1f})",
+                f"{row.current:.1f} ({row.current_interval[0]:.1f} to "
+                f"{row.current_interval[1]:.1f})",
                 f"{row.gain:+.1f} ({row.interval[0]:+.1f} to {row.interval[1]:+.1f})",
                 VERDICTS[row.sign],
             ]
@@ -115,7 +128,10 @@ class Comparison:
             if row.name != RECALL_SUM
         }
         chart = interval_chart(rows, f"{self.current} minus {self.reference}, percentage points")
-        common = f"{self.queries[0]:,} common queries, of {self.queries[1]:,}, of {self.images:,} images."
+        common = (
+            f"{self.queries[0]:,} common queries, of {self.queries[1]:,}, of {self.images:,} "
+            "images."
+        )
         note = (
             f"{common} Percent, with 95 % intervals: bootstrap over images, Student's t over seeds."
         )
@@ -131,22 +147,25 @@ def _label(name: str) -> str:
 
 
 def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``."""
+    """Return the queries that both rank tables hold, with the columns ``rank_current`` and
+    ``rank_reference``."""
     pairs = current.merge(
         reference, on=KEYS, suffixes=("_current", "_reference"), validate="one_to_one"
     )
     unlike = pairs[pairs["protocol_current"] != pairs["protocol_reference"]]
     if len(unlike):
         raise ValueError(
-            f"{unlike['direction'].iloc[0]}: {len(unlike)} of {len(pairs)} common queries were ranked under different "
-            "protocols (other candidates or true boxes), so their ranks are not comparable: evaluate both models on "
-            "the same split with the same protocol"
+            f"{unlike['direction'].iloc[0]}: {len(unlike)} of {len(pairs)} common queries were "
+            "ranked under different protocols (other candidates or true boxes), so their "
+            "ranks are not comparable: evaluate both models on the same split with the same "
+            "protocol"
         )
     return pairs
 
 
 def join_trainings(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the ranks of the queries that all tables hold: index ``KEYS``, one column for each table."""
+    """Return the ranks of the queries that all tables hold: index ``KEYS``, one column for each
+    table."""
     first, *others = tables
     pairs = [join_queries(other, first).set_index(KEYS)["rank_current"] for other in others]
     return pd.concat(
@@ -162,10 +181,12 @@ def compare_ranks(
     resamples: int,
     seed: int,
 ) -> Comparison | None:
-    """Compare two models by R@K of retrieval, their sum, and accuracy otherwise, in percent, on their common queries.
+    """Compare two models by R@K of retrieval, their sum, and accuracy otherwise, in percent, on
+    their common queries.
 
     Args:
-        current: the name of a model, and one table of ranks for each of its trainings, which differ in the seed.
+        current: the name of a model, and one table of ranks for each of its trainings, which differ
+            in the seed.
         reference: the same of the other model.
 
     Returns:
@@ -209,7 +230,8 @@ def compare_ranks(
 def sample_images(
     values: NDArray[np.float64], image_ids: ArrayLike, resamples: int, seed: int
 ) -> Sampled:
-    """Return the means of T trainings' values of Q queries, (Q, T), whose images (Q,) are resampled."""
+    """Return the means of T trainings' values of Q queries, (Q, T), whose images (Q,) are
+    resampled."""
     rows = torch.from_numpy(pd.factorize(np.asarray(image_ids), sort=True)[0])
     counts = rows.bincount()[:, None].expand(-1, values.shape[1]).double()
     totals = torch.zeros_like(counts).index_add_(0, rows, torch.from_numpy(values))
@@ -221,11 +243,13 @@ def sample_images(
 def compare_trainings(
     name: str, metric: Sampled, current: int, seed: int, most: float = inf
 ) -> Difference:
-    """Compare the first ``current`` trainings with the others, which are of another model; a value is at most ``most``.
+    """Compare the first ``current`` trainings with the others, which are of another model; a value
+    is at most ``most``.
 
-    An interval adds two independent parts: the bootstrap over images of the mean over seeds, and Student's t for the
-    seeds, with one variance for both models. The variance between trainings also has a part of the images, so the
-    interval holds the true difference at least as often as it says. With one training of each model, only images vary.
+    An interval adds two independent parts: the bootstrap over images of the mean over seeds, and
+    Student's t for the seeds, with one variance for both models. The variance between trainings
+    also has a part of the images, so the interval holds the true difference at least as often as it
+    says. With one training of each model, only images vary.
     """
     sizes = [current, len(metric.measured) - current]
     measured, resampled = metric.measured.split(sizes), metric.resampled.split(sizes, dim=1)

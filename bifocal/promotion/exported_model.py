@@ -39,7 +39,8 @@ class ExportedModel:
     trained_on: frozenset[str]  # SHA-256 of the images outside the evaluated split
     evaluated_on: pd.DataFrame  # images of the evaluated split, as in ``evaluated_on.parquet``
     parity: float  # largest difference between an embedding or a score of the graphs and torch's
-    backbone_parity: float  # largest relative difference between a feature and torch's; 0 without a backbone graph
+    # largest relative difference between a feature and torch's; 0 without a backbone graph
+    backbone_parity: float
     size_mb: float  # size of all graphs
 
     @classmethod
@@ -53,7 +54,8 @@ class ExportedModel:
         absent = [file.name for file in files if not file.is_file()] + ["*.onnx"] * (not graphs)
         if absent:
             raise ValueError(
-                f"{', '.join(absent)} is missing: evaluate and export the model again with this version"
+                f"{', '.join(absent)} is missing: evaluate and export the model again with "
+                "this version"
             )
         ranks, trained_on, evaluated_on = map(pd.read_parquet, files[:3])
         table = pd.read_csv(parity)
@@ -90,7 +92,8 @@ class ExportedModel:
         return "image" in self.encoders.inputs
 
     def rank(self, split: Dataset, features: FeatureStore | None) -> pd.DataFrame:
-        """Return the rank of every image and caption of ``split``, ranked together, as in ``ranks.parquet``."""
+        """Return the rank of every image and caption of ``split``, ranked together, as in
+        ``ranks.parquet``."""
         ids, texts = split.images["image_id"].tolist(), split.captions["text"].tolist()
         row_of_image = {image_id: row for row, image_id in enumerate(ids)}
         image_of_caption = torch.tensor(
@@ -130,7 +133,8 @@ def score_matrix(
     sentences: Sequence[str],
     encode: Callable[[Sequence[str]], Array],
 ) -> NDArray[np.float32]:
-    """Return the scores (N, M) of images and sentences; ``encode`` returns the cells (n, L, R, d) of images."""
+    """Return the scores (N, M) of images and sentences; ``encode`` returns the cells (n, L, R, d)
+    of images."""
     starts = range(0, len(sentences), SCORED_CAPTIONS)
     captions = [
         scorer.encode_captions(sentences[start : start + SCORED_CAPTIONS]) for start in starts
@@ -145,7 +149,8 @@ def score_matrix(
 
 
 def latency_ratios(current: Encoders, reference: Encoders, image: bytes | None) -> dict[str, float]:
-    """Return the median time per input, current over reference; the models take turns, so load concerns both."""
+    """Return the median time per input, current over reference; the models take turns, so load
+    concerns both."""
     ratios = {
         "text": _ratio(
             *(

@@ -1,9 +1,11 @@
-"""Repeated looks at one test set: alpha spending, and the sketch of a set of images that identifies it.
+"""Repeated looks at one test set: alpha spending, and the sketch of a set of images that identifies
+it.
 
-A test set that many candidates are tested on is used up: of 52 candidates that are not better, each tested at the level
-2.5 %, at least one passes with probability 1 - 0.975^52 = 0.73 if the tests are independent. Each look therefore spends
-an equal part of one level. The probability of a false promotion on the test set is then at most this level, also for
-dependent looks (Bonferroni; Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983).
+A test set that many candidates are tested on is used up: of 52 candidates that are not better, each
+tested at the level 2.5 %, at least one passes with probability 1 - 0.975^52 = 0.73 if the tests are
+independent. Each look therefore spends an equal part of one level. The probability of a false
+promotion on the test set is then at most this level, also for dependent looks (Bonferroni; Lan and
+DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +14,8 @@ from dataclasses import dataclass
 SKETCH_SIZE = 64
 DIGITS = 12
 MIN_OVERLAP = 1 / 3
-"""Share of common images above which two test sets count as one: half of the images, if both are equally large."""
+"""Share of common images above which two test sets count as one: half of the images, if both are
+equally large."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Look:
 
 
 def look_level(level: float, planned: int, spent: Iterable[float]) -> float:
-    """Return an equal share of ``level``, the probability of any false promotion; 0 if it is used up."""
+    """Return an equal share of ``level``, the probability of any false promotion; 0 if it is used
+    up."""
     share = level / planned
     return share if sum(spent) + share <= level * (1 + 1e-9) else 0.0
 
@@ -36,7 +40,8 @@ def image_sketch(contents: Iterable[str]) -> tuple[str, ...]:
 
 
 def overlap(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return the estimated number of shared images over the number of all images, from two sketches."""
+    """Return the estimated number of shared images over the number of all images, from two
+    sketches."""
     smallest = sorted({*first, *second})[:SKETCH_SIZE]
     return (
         sum(content in first and content in second for content in smallest) / len(smallest)
@@ -52,7 +57,8 @@ def next_look(
     images: tuple[str, ...],
     looks: Iterable[Look],
 ) -> Look:
-    """Return the look of a comparison: the earlier one of the same models and images, or a new one with its level."""
+    """Return the look of a comparison: the earlier one of the same models and images, or a new one
+    with its level."""
     earlier = [look for look in looks if overlap(look.images, images) > MIN_OVERLAP]
     repeated = [look for look in earlier if (look.models, look.images) == (models, images)]
     if repeated:

@@ -34,7 +34,8 @@ class _Pixels(nn.Module):
 def export_ranking_model(
     model_directory: Path, features: Path, folder: Path, *, seed: int
 ) -> list[Parity]:
-    """Write the graphs of a ranking model and the preprocessing of its images, and compare the graphs with torch."""
+    """Write the graphs of a ranking model and the preprocessing of its images, and compare the
+    graphs with torch."""
     export_head(model_directory, folder)
     parities = compare_head(model_directory, folder / GRAPH, seed)
     return [
@@ -44,8 +45,8 @@ def export_ranking_model(
 
 
 def export_head(model_directory: Path, folder: Path) -> None:
-    """Write ``ranking_head.onnx``, from the inputs of ``export_encoder`` to ``scores`` (batch, C) float32, and the
-    scores' names in ``labels.json``.
+    """Write ``ranking_head.onnx``, from the inputs of ``export_encoder`` to ``scores`` (batch, C)
+    float32, and the scores' names in ``labels.json``.
     """
     run_in_fresh_process(_export, model_directory, folder / GRAPH)
     check_shapes(folder / GRAPH, input_shapes(model_directory))
@@ -55,7 +56,8 @@ def export_head(model_directory: Path, folder: Path) -> None:
 
 
 def compare_head(model_directory: Path, file: Path, seed: int) -> Iterator[Parity]:
-    """Compare an exported head with torch on random inputs; differences are relative to the largest score."""
+    """Compare an exported head with torch on random inputs; differences are relative to the largest
+    score."""
     shapes = input_shapes(model_directory)
 
     def example(batch: int, length: int) -> tuple[Tensor, ...]:

@@ -15,8 +15,8 @@ MetricName = Literal["spearman", "average_precision"]
 class LabeledFeatures:
     """Features of the images in one split that have labels for one task.
 
-    ``values`` (n, C) is NaN where a label is excluded from the metric. ``groups`` names the groups of images whose
-    predictions are averaged; ``group_of_image`` (n,) has their index.
+    ``values`` (n, C) is NaN where a label is excluded from the metric. ``groups`` names the groups
+    of images whose predictions are averaged; ``group_of_image`` (n,) has their index.
     """
 
     def __init__(self, dataset: Dataset, features: FeatureStore, task: str) -> None:
@@ -24,7 +24,8 @@ class LabeledFeatures:
         if table.empty:
             tasks = sorted(set(dataset.labels["task"]))
             raise ValueError(
-                f"no image of this split has a label of the task {task!r}; there are {tasks or 'none'}"
+                f"no image of this split has a label of the task {task!r}; there are "
+                f"{tasks or 'none'}"
             )
         # A null value is a label too: count the rows before looking at values.
         counts = table.groupby("image_id")["label"].nunique()
@@ -32,7 +33,8 @@ class LabeledFeatures:
         incomplete = counts[counts < len(self.labels)]
         if len(incomplete):
             raise ValueError(
-                f"{len(incomplete)} images lack labels of {task!r} that others have, such as {incomplete.index[0]!r}"
+                f"{len(incomplete)} images lack labels of {task!r} that others have, such as "
+                f"{incomplete.index[0]!r}"
             )
         wide = table.pivot(index="image_id", columns="label", values="value")[self.labels]
         groups = table.groupby("image_id")["group"].first()
@@ -52,7 +54,8 @@ class LabeledFeatures:
         return self.features.gather(self._rows[images.numpy()])
 
     def targets(self, images: Tensor, metric: MetricName) -> Tensor:
-        """Return the matches (C, n) for a loss: graded for Spearman, else bool, in which NaN ("difficult") is True."""
+        """Return the matches (C, n) for a loss: graded for Spearman, else bool, in which NaN
+        ("difficult") is True."""
         values = self.values[images].T
         return values if metric == "spearman" else values.nan_to_num(1.0) > 0.5
 
@@ -64,14 +67,16 @@ class LabeledFeatures:
 
 
 class GroupPredictions(NamedTuple):
-    """Predicted scores and ground truth of each group, (G, C) float64; the truth is NaN where it is excluded."""
+    """Predicted scores and ground truth of each group, (G, C) float64; the truth is NaN where it is
+    excluded."""
 
     scores: Tensor
     truth: Tensor
 
 
 def pool_by_group(samples: LabeledFeatures, scores: Tensor) -> GroupPredictions:
-    """Average the scores (n, C) over the images of each group, such as the frames of a video (thesis 5.5.1)."""
+    """Average the scores (n, C) over the images of each group, such as the frames of a video
+    (thesis 5.5.1)."""
     return GroupPredictions(samples.group_means(scores), samples.group_means(samples.values))
 
 
@@ -88,6 +93,7 @@ def score(predictions: GroupPredictions, metric: MetricName) -> float:
     graded = known & (truth != 0) & (truth != 1)
     if graded.any():
         raise ValueError(
-            f"average_precision needs labels that are 0 or 1, got {truth[graded][0].item():g}: use spearman"
+            f"average_precision needs labels that are 0 or 1, got {truth[graded][0].item():g}: "
+            "use spearman"
         )
     return mean_average_precision(scores, truth == 1, known)

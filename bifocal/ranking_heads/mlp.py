@@ -15,7 +15,9 @@ class MLPHead(nn.Module):
 
     Example:
         >>> import torch
-        >>> MLPHead(input_dim=4, labels=3)(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)).shape
+        >>> MLPHead(input_dim=4, labels=3)(
+        ...     torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)
+        ... ).shape
         torch.Size([2, 3])
     """
 

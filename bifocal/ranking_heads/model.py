@@ -19,18 +19,25 @@ BACKBONES = "bifocal.ranking_heads.backbones"
 def backbone_conflicts(
     backbone: Any | None, embedding: Path | None, module_names: Iterable[str]
 ) -> Iterator[str]:
-    """Explain an embedding that the backbone cannot start from, and modules of a backbone that does not exist."""
+    """Explain an embedding that the backbone cannot start from, and modules of a backbone that does
+    not exist."""
     name = "null" if backbone is None else split(backbone)[0]
     if embedding is not None and (
         backbone is None or not hasattr(get(BACKBONES, name), "load_embedding")
     ):
-        yield f"embedding is set, but backbone is {name}: set it to EncoderBackbone with the embedding's encoder"
+        yield (
+            f"embedding is set, but backbone is {name}: set it to EncoderBackbone with the "
+            "embedding's encoder"
+        )
     if backbone is None and any(module.split(".")[0] == "backbone" for module in module_names):
-        yield "a phase names backbone, but backbone is null: only the head trains, on stored features"
+        yield (
+            "a phase names backbone, but backbone is null: only the head trains, on stored features"
+        )
 
 
 def sorter_conflicts(sorter: Any | None, losses: Iterable[Any]) -> Iterator[str]:
-    """Explain a sorter that must be trained first, and a sorter that no loss uses; None is the pretrained sorter."""
+    """Explain a sorter that must be trained first, and a sorter that no loss uses; None is the
+    pretrained sorter."""
     if sorter is None:
         return
     name, refs = split(sorter)[0], list(losses)
@@ -47,7 +54,8 @@ def sorter_conflicts(sorter: Any | None, losses: Iterable[Any]) -> Iterator[str]
 
 
 class RankingModel(nn.Module):
-    """A ranking head on stored features, or on the features of a backbone that trains with it: -> scores (B, C).
+    """A ranking head on stored features, or on the features of a backbone that trains with it: ->
+    scores (B, C).
 
     Example:
         >>> import torch
@@ -84,7 +92,8 @@ class RankingModel(nn.Module):
 def build_ranking_model(
     head: Any, backbone: Any | None, *, input_dim: int, labels: int
 ) -> RankingModel:
-    """Return a model with random weights and C = ``labels`` scores per image; ``input_dim`` is 3 for pixels."""
+    """Return a model with random weights and C = ``labels`` scores per image; ``input_dim`` is 3
+    for pixels."""
     network: RankingBackbone | None = (
         None if backbone is None else build(BACKBONES, backbone, input_dim=input_dim)
     )
@@ -100,7 +109,8 @@ def new_ranking_model(
     seed: int,
     embedding: Path | None = None,
 ) -> RankingModel:
-    """Return a model on the GPU, if any, with a random head, and a backbone with stored or ``embedding``'s weights."""
+    """Return a model on the GPU, if any, with a random head, and a backbone with stored or
+    ``embedding``'s weights."""
     torch.manual_seed(seed)
     model = build_ranking_model(head, backbone, input_dim=store.dim, labels=labels)
     if isinstance(model.backbone, EncoderBackbone) and embedding is not None:
@@ -133,7 +143,8 @@ def save_head(
 
 
 def load_head(directory: Path) -> tuple[RankingModel, list[str]]:
-    """Return the ranking model that ``save_head`` wrote, in evaluation mode, and the names of its scores."""
+    """Return the ranking model that ``save_head`` wrote, in evaluation mode, and the names of its
+    scores."""
     config = load_config(directory, "ranking head")
     labels: list[str] = config["labels"]
     model = build_ranking_model(

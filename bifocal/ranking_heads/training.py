@@ -70,18 +70,21 @@ def fit_head(
 ) -> list[Row]:
     """Train ``model`` in place, load the weights of its best epoch, and return the history.
 
-    The loss ranks ``batch_size`` images in every batch, since a sorter may accept one length only: ``scores.cross`` is
-    (C labels, images). Parameters and buffers of the loss, such as a sorter, are trained and saved with the model.
-    ``metric`` chooses the best epoch; ``frozen_until``, ``learning_rate_factors``, ``precision`` and
-    ``micro_batch_size`` are as in ``bifocal.training.fit``, and resume is as in ``run_epochs``.
+    The loss ranks ``batch_size`` images in every batch, since a sorter may accept one length only:
+    ``scores.cross`` is (C labels, images). Parameters and buffers of the loss, such as a sorter,
+    are trained and saved with the model. ``metric`` chooses the best epoch; ``frozen_until``,
+    ``learning_rate_factors``, ``precision`` and ``micro_batch_size`` are as in
+    ``bifocal.training.fit``, and resume is as in ``run_epochs``.
     """
     if len(train) < batch_size:
         raise ValueError(
-            f"batch_size is {batch_size}, but the split has {len(train)} images with a label: lower it"
+            f"batch_size is {batch_size}, but the split has {len(train)} images with a label: "
+            "lower it"
         )
     if train.labels != validation.labels:
         raise ValueError(
-            f"the splits have different labels: training {train.labels}, validation {validation.labels}"
+            f"the splits have different labels: training {train.labels}, validation "
+            f"{validation.labels}"
         )
     loss.to(next(model.parameters()).device)
     groups = parameter_groups(model, learning_rate_factors or {})
@@ -181,7 +184,8 @@ def backward_scores(
     cast: Callable[[], torch.autocast],
     norms: Sequence[nn.modules.batchnorm._NormBase],
 ) -> Tensor:
-    """Add the gradients of a batch's loss to the parameters' gradients, and return the loss; ``targets`` are (C, B)."""
+    """Add the gradients of a batch's loss to the parameters' gradients, and return the loss;
+    ``targets`` are (C, B)."""
     scores = CachedEncodings(
         lambda chunk: _scores(model, chunk), regions, micro_batch_size, cast, norms
     )
@@ -192,14 +196,16 @@ def backward_scores(
 
 
 def epoch_batches(count: int, batch_size: int, seed: int, epoch: int) -> Tensor:
-    """Return (batches, batch_size) indices in random order; the last batch is completed from the first."""
+    """Return (batches, batch_size) indices in random order; the last batch is completed from the
+    first."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed * 10_007 + epoch))
     batches = -(-count // batch_size)
     return torch.cat([order, order[: batches * batch_size - count]]).view(batches, batch_size)
 
 
 def predict(model: RankingModel, samples: LabeledFeatures) -> Tensor:
-    """Return the scores of all images, (n, C) float32 on the CPU; leave the model in evaluation mode."""
+    """Return the scores of all images, (n, C) float32 on the CPU; leave the model in evaluation
+    mode."""
     model.eval()
     device = next(model.parameters()).device
     batches = prefetch(
@@ -216,7 +222,8 @@ def _scores(model: RankingModel, regions: RegionBatch) -> Tensor:
 
 @dataclass(frozen=True)
 class RankingPhase:
-    """Learning rate of some epochs, and the modules that train in them: arguments of ``fit_head``."""
+    """Learning rate of some epochs, and the modules that train in them: arguments of
+    ``fit_head``."""
 
     epochs: int
     learning_rate: float
@@ -238,10 +245,12 @@ def fit_phases(
     on_epoch: Callable[[Row], None] = lambda row: None,
     **options: Any,
 ) -> list[Row]:
-    """Train ``model`` in place, each phase from the best weights of the phase before, and return the history.
+    """Train ``model`` in place, each phase from the best weights of the phase before, and return
+    the history.
 
-    Thesis 5.5.1 trains the head for 15 epochs, then the whole model. A phase that does not improve the metric is
-    undone. All phases share ``loss`` and ``options`` of ``fit_head``; the history adds the column phase.
+    Thesis 5.5.1 trains the head for 15 epochs, then the whole model. A phase that does not improve
+    the metric is undone. All phases share ``loss`` and ``options`` of ``fit_head``; the history
+    adds the column phase.
     """
     if not phases:
         raise ValueError("there are no phases to train: give one or more")
@@ -299,7 +308,8 @@ def fit_and_test(
     metric: MetricName,
     **options: Any,
 ) -> RankingResult:
-    """Train on "train", choose epochs on "val", and measure on "test"; ``options`` are arguments of ``fit_phases``."""
+    """Train on "train", choose epochs on "val", and measure on "test"; ``options`` are arguments of
+    ``fit_phases``."""
     history = fit_phases(
         model, loss, splits["train"], splits["val"], phases, metric=metric, **options
     )

@@ -1,1 +1,2 @@
-"""Report of an evaluation: generic sections rendered as one HTML page, matplotlib figures, and the model card."""
+"""Report of an evaluation: generic sections rendered as one HTML page, matplotlib figures, and the
+model card."""

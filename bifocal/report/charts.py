@@ -1,4 +1,5 @@
-"""Charts as SVG, in the page and in files of their own; the style sheet of the page has colors for dark screens."""
+"""Charts as SVG, in the page and in files of their own; the style sheet of the page has colors for
+dark screens."""
 
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
@@ -72,7 +73,8 @@ def bar_chart(
 
 
 def interval_chart(rows: Mapping[str, tuple[float, float, float]], x_label: str) -> str:
-    """Return an SVG chart of values, each with the low and the high end of its interval, and of a line at 0."""
+    """Return an SVG chart of values, each with the low and the high end of its interval, and of a
+    line at 0."""
     ends = [0.0, *(end for row in rows.values() for end in row)]
     low, high, left, height = min(ends), max(ends), 120, 24 * len(rows)
 
@@ -83,9 +85,10 @@ def interval_chart(rows: Mapping[str, tuple[float, float, float]], x_label: str)
     for number, (name, (value, least, most)) in enumerate(rows.items()):
         y, style = 24 * number + 12, "c0" if least > 0 else "c1" if most < 0 else "c4"
         parts.append(
-            f'<text class="label" x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
-            f'<line class="line {style}" x1="{x(least)}" x2="{x(most)}" y1="{y}" y2="{y}"/>'
-            f'<circle class="bar {style}" cx="{x(value)}" cy="{y}" r="4.5"/>'
+            f'<text class="label" x="{left - 12}" y="{y + 4}" '
+            f'text-anchor="end">{escape(name)}</text><line class="line {style}" '
+            f'x1="{x(least)}" x2="{x(most)}" y1="{y}" y2="{y}"/><circle class="bar {style}" '
+            f'cx="{x(value)}" cy="{y}" r="4.5"/>'
         )
     labels = {x(end): f"{end:+.1f}" for end in (low, 0.0, high)}
     parts += [
@@ -93,7 +96,8 @@ def interval_chart(rows: Mapping[str, tuple[float, float, float]], x_label: str)
         for at, text in labels.items()
     ]
     parts.append(
-        f'<text class="label" x="{WIDTH - 30}" y="{height + 34}" text-anchor="end">{escape(x_label)}</text>'
+        f'<text class="label" x="{WIDTH - 30}" y="{height + 34}" '
+        f'text-anchor="end">{escape(x_label)}</text>'
     )
     view = f'viewBox="0 0 {WIDTH} {height + 40}" role="img" aria-label="{escape(x_label)}"'
     return f"<svg {view}><style>{STYLE}</style>{''.join(parts)}</svg>"
@@ -116,11 +120,13 @@ def _chart(
         )
     return (
         f'<svg viewBox="0 {-above} {WIDTH} {HEIGHT + above}" role="img" '
-        f'aria-label="{escape(y_label)} against {escape(x_label)}"><style>{STYLE}</style>{"".join(keys)}'
+        f'aria-label="{escape(y_label)} against '
+        f'{escape(x_label)}"><style>{STYLE}</style>{"".join(keys)}'
         f"{''.join(parts)}"
         f'<text class="label" x="{(WIDTH + LEFT) / 2:.0f}" y="{HEIGHT - 4}" text-anchor="middle">'
         f"{escape(x_label)}</text>"
-        f'<text class="label" transform="translate(11 {(HEIGHT - BOTTOM + TOP) / 2:.0f}) rotate(-90)" '
+        f'<text class="label" transform="translate(11 {(HEIGHT - BOTTOM + TOP) / 2:.0f}) '
+        'rotate(-90)" '
         f'text-anchor="middle">{escape(y_label)}</text></svg>'
     )
 
@@ -140,8 +146,8 @@ def _grid(values: Sequence[float], top: float, low: float = 0.0) -> str:
 
 def _x_ticks(ticks: Sequence[tuple[object, float]]) -> str:
     return "".join(
-        f'<text class="tick" x="{LEFT + fraction * (WIDTH - LEFT - RIGHT):.1f}" y="{HEIGHT - BOTTOM + 16}" '
-        f'text-anchor="middle">{escape(str(value))}</text>'
+        f'<text class="tick" x="{LEFT + fraction * (WIDTH - LEFT - RIGHT):.1f}" '
+        f'y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{escape(str(value))}</text>'
         for value, fraction in ticks
     )
 

@@ -1,4 +1,5 @@
-"""Model card as Markdown: intended use, metrics and lineage (Mitchell et al., FAT* 2019), and metadata for a hub."""
+"""Model card as Markdown: intended use, metrics and lineage (Mitchell et al., FAT* 2019), and
+metadata for a hub."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,10 +10,13 @@ FILE = "MODEL_CARD.md"
 MARK = "---\n"
 """Line before and after the metadata."""
 TASK, TAGS = "feature-extraction", ("visual-semantic-embedding", "image-text-retrieval", "onnx")
-VECTORS = "It maps image features and sentences to vectors; a high score of two vectors means that image and sentence match."
+VECTORS = (
+    "It maps image features and sentences to vectors; a high score of two vectors means that "
+    "image and sentence match."
+)
 PAIRS = (
-    "It compares the words of a sentence with the cells of an image, and scores the pair; a high score means that they "
-    "match. Neither has a vector of its own."
+    "It compares the words of a sentence with the cells of an image, and scores the pair; a "
+    "high score means that they match. Neither has a vector of its own."
 )
 INTENDED_USE = """\
 - Finding images by a sentence and sentences by an image, in collections like the training data.
@@ -42,7 +46,8 @@ def model_card(
         _metadata(name, corpus, split, results),
         f"# {name}: images and sentences in one vector space",
         "",
-        f"Visual-semantic embedding, trained and exported with Bifocal. {VECTORS if single_vector else PAIRS}",
+        "Visual-semantic embedding, trained and exported with Bifocal. "
+        f"{VECTORS if single_vector else PAIRS}",
         "",
         "## Intended use",
         "",
@@ -68,7 +73,8 @@ def model_card(
 def _metadata(
     name: str, corpus: str, split: str, results: Mapping[str, Sequence[MetricRow]]
 ) -> str:
-    """Return the metadata that the Hugging Face hub reads, with the metrics as its ``model-index``."""
+    """Return the metadata that the Hugging Face hub reads, with the metrics as its
+    ``model-index``."""
     from huggingface_hub import EvalResult, ModelCardData
 
     found = [

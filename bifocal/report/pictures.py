@@ -1,4 +1,5 @@
-"""Pictures: thumbnails of a dataset as data URIs, images with heatmaps, and sheets of images with texts."""
+"""Pictures: thumbnails of a dataset as data URIs, images with heatmaps, and sheets of images with
+texts."""
 
 import base64
 import io
@@ -26,11 +27,12 @@ CELL, MARGIN, LINE = 260, 12, 18
 TEXT = 40
 """Letters of the line below an image."""
 _POINTS = (
-    "0000040403120b0724150b37210c4a2f0a5b3d09654a0c6b57106e64156e71196e7d1e6d8a226a972766a32c61b0315b"
-    "bc3754c63d4dd04545da4e3ce35933eb6429f1711ff67e14f98c0afb9b06fcaa0ffbba1ff9c932f5d949f2e865f3f586"
-    "fcffa4"
+    "0000040403120b0724150b37210c4a2f0a5b3d09654a0c6b57106e64156e71196e7d1e6d8a226a972766a32c"
+    "61b0315bbc3754c63d4dd04545da4e3ce35933eb6429f1711ff67e14f98c0afb9b06fcaa0ffbba1ff9c932f5"
+    "d949f2e865f3f586fcffa4"
 )
-"""33 equally spaced colors of matplotlib's inferno, by Nathaniel J. Smith and Stefan van der Walt (CC0), as hex RGB."""
+"""33 equally spaced colors of matplotlib's inferno, by Nathaniel J. Smith and Stefan van der Walt
+(CC0), as hex RGB."""
 
 
 def inferno(values: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -48,7 +50,8 @@ def thumbnail(image: Image.Image, side: int) -> str:
 
 
 def heatmap_overlay(heatmap: NDArray[np.floating]) -> str:
-    """Return a heatmap (h, w) as the data URI of a PNG to lay over its image: the higher, the more opaque."""
+    """Return a heatmap (h, w) as the data URI of a PNG to lay over its image: the higher, the more
+    opaque."""
     return _data_uri(_layer(heatmap), "PNG", optimize=True)
 
 
@@ -58,7 +61,8 @@ def with_heatmap(
     boxes: NDArray[np.floating],
     point: NDArray[np.floating] | None = None,
 ) -> Image.Image:
-    """Return an image under its heatmap, -inf without a score, with boxes (n, 4) and a point in percent."""
+    """Return an image under its heatmap, -inf without a score, with boxes (n, 4) and a point in
+    percent."""
     picture = image.convert("RGBA")
     picture.alpha_composite(_layer(heatmap).resize(picture.size))
     scale, draw = np.array(picture.size) / 100, ImageDraw.Draw(picture)
@@ -81,7 +85,8 @@ def _layer(heatmap: NDArray[np.floating]) -> Image.Image:
 def overlay(
     image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None
 ) -> Image.Image:
-    """Return the image with a stretched heatmap (h, w) and a ring around ``point``, by default its highest values."""
+    """Return the image with a stretched heatmap (h, w) and a ring around ``point``, by default its
+    highest values."""
     if point is None:
         rows, columns = np.nonzero(heatmap == heatmap.max())
         point = ((columns.mean() + 0.5) / heatmap.shape[1], (rows.mean() + 0.5) / heatmap.shape[0])
@@ -136,7 +141,8 @@ def contact_sheet(
 
 
 class Thumbnails:
-    """Images of a dataset as data URIs, each read once per size; images without a file become gray squares."""
+    """Images of a dataset as data URIs, each read once per size; images without a file become gray
+    squares."""
 
     def __init__(self, dataset: "Dataset") -> None:
         self.dataset = dataset
@@ -145,7 +151,8 @@ class Thumbnails:
         )
 
     def open(self, image_id: str, side: int) -> Image.Image:
-        """Return the image, decoded at a lower resolution if each side keeps at least ``side`` pixels."""
+        """Return the image, decoded at a lower resolution if each side keeps at least ``side``
+        pixels."""
         try:
             path = self.dataset.image_path(image_id)
         except ValueError:

@@ -1,4 +1,5 @@
-"""Building blocks of a report, which hold only texts, data URIs and SVG, and their rendering as one HTML file."""
+"""Building blocks of a report, which hold only texts, data URIs and SVG, and their rendering as one
+HTML file."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,8 @@ class Badge:
 
 @dataclass(frozen=True)
 class Table:
-    """Table with names in its first column and an emphasized second one, unless ``text`` marks all cells as texts."""
+    """Table with names in its first column and an emphasized second one, unless ``text`` marks all
+    cells as texts."""
 
     title: str
     columns: Sequence[str]
@@ -40,7 +42,8 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """Image and heatmap (data URIs), with boxes (left, top, width, height) and a point in percent."""
+    """Image and heatmap (data URIs), with boxes (left, top, width, height) and a point in
+    percent."""
 
     image: str
     heatmap: str = ""
@@ -155,7 +158,8 @@ class Page:
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One scalar metric for readers: a row of the model card, and a tile of the page if it is a headline.
+    """One scalar metric for readers: a row of the model card, and a tile of the page if it is a
+    headline.
 
     Attributes:
         name: dotted name under which the value is tracked, such as ``"caption_retrieval.R@1"``.
@@ -237,7 +241,8 @@ def render(page: Page) -> str:
     repeated = sorted({name for name in anchors if anchors.count(name) > 1})
     if repeated:
         raise ValueError(
-            f"sections have the same anchor {', '.join(map(repr, repeated))}: give them other titles"
+            f"sections have the same anchor {', '.join(map(repr, repeated))}: give them other "
+            "titles"
         )
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
@@ -258,7 +263,8 @@ def anchor(title: str) -> str:
 
 
 def layout_rows(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
-    """Group successive narrow blocks (charts, tables that are not wide), which share rows of two columns."""
+    """Group successive narrow blocks (charts, tables that are not wide), which share rows of two
+    columns."""
     for narrow, group in groupby(blocks, key=_is_narrow):
         yield narrow, list(group)
 

@@ -1,4 +1,5 @@
-"""Search in a collection of images by text, by image, and by image with words added or subtracted."""
+"""Search in a collection of images by text, by image, and by image with words added or
+subtracted."""
 
 from typing import TYPE_CHECKING
 

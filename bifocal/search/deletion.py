@@ -1,4 +1,5 @@
-"""Delete items of a collection and its index, so that no byte of their vectors stays: in one change of their files."""
+"""Delete items of a collection and its index, so that no byte of their vectors stays: in one change
+of their files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +34,8 @@ from bifocal.search.vectors import save_array
 
 
 def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[str]) -> Description:
-    """Make items tombstones: zero vectors, null captions and metadata; delete images unpacked into the collection.
+    """Make items tombstones: zero vectors, null captions and metadata; delete images unpacked into
+    the collection.
 
     Args:
         change: see ``bifocal.durable.change``; nothing changes before its end.
@@ -68,7 +70,8 @@ def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[s
 
 
 def delete_from_index(change: Change, directory: Path, item_ids: Sequence[str]) -> float:
-    """Remove items from an index and return their share; an index of faiss without inverted lists is built again."""
+    """Remove items from an index and return their share; an index of faiss without inverted lists
+    is built again."""
     index = SearchIndex.open(directory)
     gone = _mask(index.items["item_id"].to_pylist(), item_ids, directory)
     index.removed = index.removed | gone
@@ -81,7 +84,8 @@ def delete_from_index(change: Change, directory: Path, item_ids: Sequence[str]) 
 
 
 def _mask(known: Sequence[str], item_ids: Sequence[str], directory: Path) -> NDArray[np.bool_]:
-    """Return which items (N,) are to be deleted; an index may have removed items with the same id."""
+    """Return which items (N,) are to be deleted; an index may have removed items with the same
+    id."""
     unknown = sorted(set(item_ids) - set(known))
     if unknown:
         raise ValueError(

@@ -34,12 +34,23 @@ table = lancedb.connect("lancedb").create_table("{name}", pq.read_table("items.p
 print(table.search([0.0] * {dimension}).metric("cosine").limit(3).to_list())
 """
 CROISSANT = {
-    "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/",
-    "cr": "http://mlcommons.org/croissant/", "dct": "http://purl.org/dc/terms/", "citeAs": "cr:citeAs",
-    "column": "cr:column", "conformsTo": "dct:conformsTo", "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"}, "extract": "cr:extract", "field": "cr:field",
-    "fileObject": "cr:fileObject", "recordSet": "cr:recordSet", "repeated": "cr:repeated", "source": "cr:source",
-}  # fmt: skip
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "dct": "http://purl.org/dc/terms/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "recordSet": "cr:recordSet",
+    "repeated": "cr:repeated",
+    "source": "cr:source",
+}
 """Names of the format, version 1.0."""
 QDRANT = """# URL=http://localhost:6333 sh import.sh
 set -e
@@ -73,15 +84,19 @@ def export_collection(collection: Collection, directory: Path, name: str) -> int
     if name not in FORMATS:
         raise KeyError(f"no format {name!r}; available: {', '.join(FORMATS)}")
     writers: dict[str, Callable[[Collection, Path], None]] = {
-        "croissant": _write_croissant, "lancedb": _write_lancedb, "pgvector": _write_pgvector, "qdrant": _write_qdrant
-    }  # fmt: skip
+        "croissant": _write_croissant,
+        "lancedb": _write_lancedb,
+        "pgvector": _write_pgvector,
+        "qdrant": _write_qdrant,
+    }
     with new_folder(directory) as partial:
         writers[name](collection, partial)
     return collection.description.items
 
 
 def _blocks(collection: Collection) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-    """Yield ``BLOCK`` rows (columns of ``items.parquet``, user values in ``meta``) and their vectors (n, D) float16."""
+    """Yield ``BLOCK`` rows (columns of ``items.parquet``, user values in ``meta``) and their
+    vectors (n, D) float16."""
     live = (~collection.deleted).nonzero()[0]
     for start in range(0, len(live), BLOCK):
         chosen = live[start : start + BLOCK]
@@ -106,7 +121,8 @@ def _row(collection: Collection, number: int, row: Mapping[str, Any]) -> dict[st
 
 
 def _write_table(collection: Collection, target: Path) -> None:
-    """Write the items with captions, metadata and vectors; ``vector`` is a fixed-size list, which LanceDB searches."""
+    """Write the items with captions, metadata and vectors; ``vector`` is a fixed-size list, which
+    LanceDB searches."""
     own = {
         name: f"meta_{name.removeprefix(META)}"
         for name in collection.items.column_names
@@ -162,21 +178,29 @@ def _write_croissant(collection: Collection, directory: Path) -> None:
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": collection.model.name,
-        "description": f"{collection.description.items} images with vectors of the model {collection.model.name}.",
+        "description": f"{collection.description.items} images with vectors of the model "
+        f"{collection.model.name}.",
         "url": ".",
         "distribution": [
             {
-                "@type": "cr:FileObject", "@id": TABLE, "name": TABLE, "contentUrl": TABLE,
-                "encodingFormat": "application/x-parquet", "sha256": digest,
+                "@type": "cr:FileObject",
+                "@id": TABLE,
+                "name": TABLE,
+                "contentUrl": TABLE,
+                "encodingFormat": "application/x-parquet",
+                "sha256": digest,
             }
         ],
         "recordSet": [
             {
-                "@type": "cr:RecordSet", "@id": "items", "name": "items",
-                "key": {"@id": "items/item_id"}, "field": [_croissant_field(field) for field in schema],
+                "@type": "cr:RecordSet",
+                "@id": "items",
+                "name": "items",
+                "key": {"@id": "items/item_id"},
+                "field": [_croissant_field(field) for field in schema],
             }
         ],
-    }  # fmt: skip
+    }
     (directory / "croissant.json").write_text(
         json.dumps(content, indent=2) + "\n", encoding="utf-8"
     )

@@ -36,8 +36,8 @@ def metadata_column(items: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return which items (N,) fulfill all conditions: a value, a list of values, or ``{"min": a, "max": b}``, one end
-    optional. A year, a month or a day means all of its times.
+    """Return which items (N,) fulfill all conditions: a value, a list of values, or
+    ``{"min": a, "max": b}``, one end optional. A year, a month or a day means all of its times.
     """
     mask = np.ones(len(items), dtype=bool)
     for name, condition in where.items():
@@ -48,7 +48,8 @@ def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_
             fulfilled = _fulfilled(column, condition)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise ValueError(
-                f"condition {condition!r} does not fit the metadata {name!r} of type {column.type}: {error}"
+                f"condition {condition!r} does not fit the metadata {name!r} of type "
+                f"{column.type}: {error}"
             ) from error
         mask &= pc.fill_null(fulfilled, False).to_numpy(zero_copy_only=False).astype(bool)
     return mask
@@ -88,11 +89,13 @@ def _between(column: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
 
 
 def _limit(value: Any, type_: pa.DataType) -> Any:
-    """Return a limit of a range; for times, the start and the exclusive end of a year, a month, a day or a moment."""
+    """Return a limit of a range; for times, the start and the exclusive end of a year, a month, a
+    day or a moment."""
     if not pa.types.is_timestamp(type_):
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             raise TypeError(
-                f"a range of texts compares letters, so {value!r} is no limit: name the values in a list"
+                f"a range of texts compares letters, so {value!r} is no limit: name the values "
+                "in a list"
             )
         limit = _scalar(value, type_)
         return (
@@ -100,7 +103,8 @@ def _limit(value: Any, type_: pa.DataType) -> Any:
         )  # a whole number is compared with a fraction
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         raise TypeError(
-            'a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; a year is "2020"'
+            'a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; a year '
+            'is "2020"'
         )
     if value[10:] and _ZONE.search(value):
         value = datetime.fromisoformat(value).astimezone(UTC).replace(tzinfo=None).isoformat()
@@ -124,7 +128,8 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     if isinstance(value, str) != has_texts:
         example = '"10"' if has_texts else "10"
         raise TypeError(
-            f"the column has {'texts' if has_texts else 'numbers'}, such as {example}, not {value!r}"
+            f"the column has {'texts' if has_texts else 'numbers'}, such as {example}, not "
+            f"{value!r}"
         )
     return pa.scalar(value)
 

@@ -11,7 +11,8 @@ from bifocal.search.vectors import one_chunk
 
 
 class ItemIds(Sequence[str]):
-    """The ids of N rows; an id is found by its hash, in 16 bytes per row where a dictionary takes about 130."""
+    """The ids of N rows; an id is found by its hash, in 16 bytes per row where a dictionary takes
+    about 130."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._ids = one_chunk(column)
@@ -40,7 +41,8 @@ class ItemIds(Sequence[str]):
         return iter(self._ids.to_pylist())
 
     def row(self, item_id: object, kept: NDArray[np.bool_] | None = None) -> int | None:
-        """Return the first row of an id among the rows ``kept`` (N,), None for all; None for an unknown id."""
+        """Return the first row of an id among the rows ``kept`` (N,), None for all; None for an
+        unknown id."""
         first, last = (
             np.searchsorted(self._hashes, hash(item_id), side) for side in ("left", "right")
         )
@@ -50,7 +52,8 @@ class ItemIds(Sequence[str]):
         )
 
     def repeated(self, kept: NDArray[np.bool_] | None = None) -> int:
-        """Return how many rows have the id of an earlier one, among the rows ``kept`` (N,); None for all."""
+        """Return how many rows have the id of an earlier one, among the rows ``kept`` (N,); None
+        for all."""
         order, hashes = self._order, self._hashes
         if kept is not None:
             order, hashes = order[kept[order]], hashes[kept[order]]

@@ -35,7 +35,8 @@ class Items:
         return self._value("captions", row) or []
 
     def file(self, row: int) -> Path | None:
-        """Return the file of an item's image; None at an address, or for a path out of the folder."""
+        """Return the file of an item's image; None at an address, or for a path out of the
+        folder."""
         name = self._value("image", row)
         if name is None or self._folder is None:
             return None
@@ -48,12 +49,16 @@ class Items:
         """Return the fields of ``ItemFacts``."""
         image: str | None = self._value("image", row)
         return {
-            "id": self._value("item_id", row), "captions": self.captions(row),
-            "metadata": {name: _json(self._value(column, row)) for name, column in self._metadata.items()},
+            "id": self._value("item_id", row),
+            "captions": self.captions(row),
+            "metadata": {
+                name: _json(self._value(column, row)) for name, column in self._metadata.items()
+            },
             "name": None if image is None else PurePosixPath(image).name,
-            "width": self._value("width", row) or 0, "height": self._value("height", row) or 0,
+            "width": self._value("width", row) or 0,
+            "height": self._value("height", row) or 0,
             "has_image": self._has_files and image is not None,
-        }  # fmt: skip
+        }
 
     def _value(self, name: str, row: int) -> Any:
         column = self._columns.get(name)

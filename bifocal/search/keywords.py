@@ -17,7 +17,8 @@ from bifocal.search.vectors import one_chunk
 RANK_CONSTANT = 60
 """k of reciprocal rank fusion."""
 FUSED = 1001
-"""Results of each ranking that are fused: always the same number, so that pages are parts of one order."""
+"""Results of each ranking that are fused: always the same number, so that pages are parts of one
+order."""
 K1, B = 1.5, 0.75
 """Parameters of BM25."""
 BATCH = 65_536
@@ -27,13 +28,15 @@ SAMPLED = 32
 
 
 class Keywords:
-    """BM25 over captions and metadata texts of N items, ignoring case (Robertson and Zaragoza, 2009).
+    """BM25 over captions and metadata texts of N items, ignoring case (Robertson and Zaragoza,
+    2009).
 
-    The weight of a word in an item is idf tf / (tf + k1 (1 - b + b length / mean length)), and its idf is
-    log(1 + (N - n + 0.5) / (n + 0.5)) for n items with the word, as in Lucene.
+    The weight of a word in an item is idf tf / (tf + k1 (1 - b + b length / mean length)), and its
+    idf is log(1 + (N - n + 0.5) / (n + 0.5)) for n items with the word, as in Lucene.
 
     Args:
-        table: words in ascending order, with the items of each and the word's weights in them, see ``of``.
+        table: words in ascending order, with the items of each and the word's weights in them, see
+            ``of``.
         count: N.
     """
 
@@ -85,7 +88,8 @@ class Keywords:
     def search(
         self, query: str, count: int, allowed: NDArray[Any] | None = None
     ) -> NDArray[np.int64]:
-        """Return at most ``count`` rows that share a word with a query, best first; equal scores by their row."""
+        """Return at most ``count`` rows that share a word with a query, best first; equal scores by
+        their row."""
         scores = np.zeros(self._count, dtype=np.float32)
         # Arrow compiles its expression in every call, which takes a millisecond.
         for word in re.findall(r"\w+", pc.utf8_lower(query).as_py()):
@@ -104,7 +108,8 @@ class Keywords:
 
 
 def fuse(rankings: Sequence[Sequence[int]]) -> dict[int, float]:
-    """Return the sum of 1 / (60 + rank) of each row, best first, ties by row (Cormack et al., SIGIR 2009)."""
+    """Return the sum of 1 / (60 + rank) of each row, best first, ties by row (Cormack et al., SIGIR
+    2009)."""
     sums: dict[int, float] = {}
     for ranking in rankings:
         for rank, row in enumerate(ranking, start=1):
@@ -136,7 +141,8 @@ def _texts(items: pa.Table) -> pa.Array:
 
 
 def _words(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Return the words of texts in lower case, made of letters, digits and underscores, and the text of each."""
+    """Return the words of texts in lower case, made of letters, digits and underscores, and the
+    text of each."""
     lists = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}_]+")
     words, text = lists.flatten(), pc.list_parent_indices(lists)
     kept = pc.not_equal(words, "")

@@ -1,4 +1,5 @@
-"""A query whose parts are encoded, and its results: one type from the index to the JSON of the service."""
+"""A query whose parts are encoded, and its results: one type from the index to the JSON of the
+service."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,11 +43,17 @@ class EncodedQuery:
 
     @classmethod
     def of(
-        cls, text: str | None, plus: Sequence[str], minus: Sequence[str], images: Sequence[Array], texts: Array,
+        cls,
+        text: str | None,
+        plus: Sequence[str],
+        minus: Sequence[str],
+        images: Sequence[Array],
+        texts: Array,
         **options: Any,
-    ) -> "EncodedQuery":  # fmt: skip
-        """Return the query whose vector is the sum of its parts, less ``minus`` (Gordo and Larlus, CVPR 2017, section
-        6.2); ``texts`` has the vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
+    ) -> "EncodedQuery":
+        """Return the query whose vector is the sum of its parts, less ``minus`` (Gordo and Larlus,
+        CVPR 2017, section 6.2); ``texts`` has the vectors (B, d) of ``text``, ``plus`` and
+        ``minus``, in this order.
         """
         if any(
             not sentence.strip() for sentence in (*plus, *minus, *([] if text is None else [text]))
@@ -86,13 +93,15 @@ class SearchHit(ItemFacts):
     """One result.
 
     Attributes:
-        score: the number that sorts the results: the cosine with the query, plus the item's hubness bias if the query
-            is a sentence; in the mode "hybrid", the sum of the reciprocal ranks; in the mode "regions", the score of
-            the best region.
-        probability: probability that the item is relevant; null if uncalibrated, for images, sums and regions.
-        relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the calibration; else
-            "maybe"; null without a probability.
-        box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other modes.
+        score: the number that sorts the results: the cosine with the query, plus the item's hubness
+            bias if the query is a sentence; in the mode "hybrid", the sum of the reciprocal ranks;
+            in the mode "regions", the score of the best region.
+        probability: probability that the item is relevant; null if uncalibrated, for images, sums
+            and regions.
+        relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the
+            calibration; else "maybe"; null without a probability.
+        box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other
+            modes.
     """
 
     score: float
@@ -102,8 +111,8 @@ class SearchHit(ItemFacts):
     row: int = field(init=False, repr=False, compare=False)
     path: Path | None = field(init=False, repr=False, compare=False)
     explanation: Any = field(init=False, repr=False, compare=False)
-    """In Python only: the row in the index, the image file, and the result of ``explain``, such as a heatmap.
-    ``Search.__call__`` sets the last two."""
+    """In Python only: the row in the index, the image file, and the result of ``explain``, such as
+    a heatmap. ``Search.__call__`` sets the last two."""
 
     def __post_init__(self) -> None:
         """Start without values that only Python has."""
@@ -122,8 +131,9 @@ class Results(Sequence[SearchHit]):
 
     Attributes:
         results: best first.
-        found: false if there is no result, or if the collection probably has nothing like the sentence: the results are
-            then the closest items. Judged on the first page, for only a sentence in the mode "vectors"; else true.
+        found: false if there is no result, or if the collection probably has nothing like the
+            sentence: the results are then the closest items. Judged on the first page, for only a
+            sentence in the mode "vectors"; else true.
         items: number of items that were searched.
         more: whether a further page has results.
         model: version of the model and index that answered.
@@ -139,7 +149,8 @@ class Results(Sequence[SearchHit]):
     unknown: list[str]
     answer: str | None = None
     relevance: float | None = field(init=False, repr=False, compare=False)
-    """In Python only: probability that the first result is relevant, 0 without a result; None if the query has none."""
+    """In Python only: probability that the first result is relevant, 0 without a result; None if
+    the query has none."""
 
     def __post_init__(self) -> None:
         """Start without a probability; without a result, nothing is found."""

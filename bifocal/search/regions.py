@@ -1,4 +1,5 @@
-"""Search for regions: the images in which a single region fits a phrase best, and the region's box."""
+"""Search for regions: the images in which a single region fits a phrase best, and the region's
+box."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +18,8 @@ REGION_ITEMS = 50_000
 
 
 class RegionHit(NamedTuple):
-    """The best region of an item of the collection; the box is relative to the image's width and height."""
+    """The best region of an item of the collection; the box is relative to the image's width and
+    height."""
 
     row: int
     score: float
@@ -25,7 +27,8 @@ class RegionHit(NamedTuple):
 
 
 def phrase_scores(model: HeatmapModel, phrase: Vectors, vectors: Vectors) -> Vectors:
-    """Return scores (R,) that compare images: dot products for ``SmoothedActivations``, which normalizes per image."""
+    """Return scores (R,) that compare images: dot products for ``SmoothedActivations``, which
+    normalizes per image."""
     if model.name == "largest_dimensions":
         return largest_dimensions(vectors, phrase, **model.arguments)
     return dot_products(vectors, phrase)
@@ -34,10 +37,12 @@ def phrase_scores(model: HeatmapModel, phrase: Vectors, vectors: Vectors) -> Vec
 def search_regions(
     collection: Collection, score: Score, k: int, allowed: NDArray[np.bool_] | None = None
 ) -> list[RegionHit]:
-    """Return the ``k`` items whose best region has the highest score, best first; equal scores by their row."""
+    """Return the ``k`` items whose best region has the highest score, best first; equal scores by
+    their row."""
     if collection.description.region_dimension is None:
         raise ValueError(
-            "the collection has no regions: its model has no localizer, or it was embedded without them"
+            "the collection has no regions: its model has no localizer, or it was embedded "
+            "without them"
         )
     best: list[RegionHit] = []
     for row in range(len(collection)) if allowed is None else np.flatnonzero(allowed).tolist():

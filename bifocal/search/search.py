@@ -1,4 +1,5 @@
-"""One class answers a query: by words, by an image, by both, with filters, with keywords, per group. Needs no torch."""
+"""One class answers a query: by words, by an image, by both, with filters, with keywords, per
+group. Needs no torch."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,8 @@ Array = NDArray[Any]
 
 
 class Ranking(NamedTuple):
-    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions; None for none."""
+    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions;
+    None for none."""
 
     rows: Array
     scores: Array
@@ -51,10 +53,12 @@ class Ranking(NamedTuple):
 
 
 class Search:
-    """Search in an index: ranks, fuses, corrects for hubness, and calibrates. Every interface of Bifocal uses it.
+    """Search in an index: ranks, fuses, corrects for hubness, and calibrates. Every interface of
+    Bifocal uses it.
 
-    ``SearchHit.score`` is the number that sorts the results. The hubness biases and the calibration of an index hold
-    for sentences: a query by a single sentence has both, a query by images, vectors or sums has neither.
+    ``SearchHit.score`` is the number that sorts the results. The hubness biases and the calibration
+    of an index hold for sentences: a query by a single sentence has both, a query by images,
+    vectors or sums has neither.
 
     Args:
         index: vectors of the items.
@@ -135,15 +139,17 @@ class Search:
             image: an image file, its bytes, or an image of Pillow.
             vector: (d,), embedding of a query.
             plus, minus: sentences that are added and subtracted.
-            mode: "vectors"; "hybrid" to fuse the ranking with BM25 over captions and metadata; "regions" to rank images
-                by their best region. The last two need only ``text``.
+            mode: "vectors"; "hybrid" to fuse the ranking with BM25 over captions and metadata;
+                "regions" to rank images by their best region. The last two need only ``text``.
             where: filter of the metadata, see ``bifocal.search.filters.matching_rows``.
-            group: metadata column of whose values each has at most ``per_group`` results; no value is a value too.
+            group: metadata column of whose values each has at most ``per_group`` results; no value
+                is a value too.
             explain: computes the ``explanation`` of each result.
 
         Raises:
-            ValueError: the query is empty or zero, the mode needs another query, ``k`` or ``offset`` is out of range,
-                the filter or the group does not fit the metadata, or the index does not have the item.
+            ValueError: the query is empty or zero, the mode needs another query, ``k`` or
+                ``offset`` is out of range, the filter or the group does not fit the metadata, or
+                the index does not have the item.
         """
         images = [] if like is None else [self.index.vector(like)]
         images += [] if image is None else [self.embed_image(image)]
@@ -152,9 +158,18 @@ class Search:
         texts = self.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
         exclude = [] if like is None else [like]
         query = EncodedQuery.of(
-            text, plus, minus, images, texts, mode=mode, where=where, exclude=exclude, group=group, per_group=per_group,
+            text,
+            plus,
+            minus,
+            images,
+            texts,
+            mode=mode,
+            where=where,
+            exclude=exclude,
+            group=group,
+            per_group=per_group,
             unknown=self.unknown_words(sentences, mode),
-        )  # fmt: skip
+        )
         results = self.rank(query, k, offset)
         for hit in results:
             hit.path = self.items.file(hit.row)
@@ -170,7 +185,8 @@ class Search:
         return self.model.embed_sentences(sentences)
 
     def unknown_words(self, sentences: Sequence[str], mode: Mode = "vectors") -> list[str]:
-        """Return the words of sentences that the model does not know; the mode "hybrid" finds them by keywords.
+        """Return the words of sentences that the model does not know; the mode "hybrid" finds them
+        by keywords.
 
         Raises:
             ValueError: the model knows no word of a sentence.
@@ -228,7 +244,8 @@ class Search:
         """Return the results of several vectors (Q, d), as one matrix product.
 
         Args:
-            sentences: whether the vectors are embeddings of sentences, for which biases and calibration hold.
+            sentences: whether the vectors are embeddings of sentences, for which biases and
+                calibration hold.
             where: see ``__call__``.
             exclude: ids of items to leave out.
         """
@@ -321,11 +338,18 @@ class Search:
         relevant = 0.0 if calibration is None else calibration.relevant
         hits = [
             SearchHit(
-                **self.items.facts(row), score=score, probability=probability, box=box,
-                relevance=None if probability is None else "relevant" if probability >= relevant else "maybe",
+                **self.items.facts(row),
+                score=score,
+                probability=probability,
+                box=box,
+                relevance=None
+                if probability is None
+                else "relevant"
+                if probability >= relevant
+                else "maybe",
             )
             for row, score, probability, box in zip(rows, found, known, boxes, strict=True)
-        ]  # fmt: skip
+        ]
         for hit, row in zip(hits, rows, strict=True):
             hit.row = row
         more = max(ranking.total, len(ranking.rows)) > offset + k

@@ -1,4 +1,5 @@
-"""Search with models of torch, in a notebook: embeddings of sentences, heatmaps, and late interaction."""
+"""Search with models of torch, in a notebook: embeddings of sentences, heatmaps, and late
+interaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +57,8 @@ class Heatmaps:
     Args:
         model: the model of the search.
         features: store with the images of the index and their boxes.
-        localizer: computes the heatmap of a query; None for the localizer of the model's image encoder.
+        localizer: computes the heatmap of a query; None for the localizer of the model's image
+            encoder.
         size: pixels, side of the square to which the image is mapped.
 
     Raises:
@@ -72,7 +74,8 @@ class Heatmaps:
         self._localizer()
 
     def __call__(self, image_id: str, query: NDArray[Any] | Tensor) -> Tensor:
-        """Return the heatmap (size, size) of the query (d,), rows from the top; see ``rasterize``."""
+        """Return the heatmap (size, size) of the query (d,), rows from the top; see
+        ``rasterize``."""
         device = self.model.device
         vector = query if isinstance(query, Tensor) else torch.from_numpy(np.array(query))
         text = vector.float()[None].to(device)
@@ -126,7 +129,8 @@ class GroundingSearch:
         return cls(model, vectorizer, image_ids, torch.cat(cells))
 
     def __call__(self, sentence: str, k: int = 10, *, explain: Explain | None = None) -> Results:
-        """Return the ``k`` images that fit ``sentence`` best, by R_w + R_s; equal scores keep their order."""
+        """Return the ``k`` images that fit ``sentence`` best, by R_w + R_s; equal scores keep their
+        order."""
         self.model.eval()
         device = self.model.device
         with torch.inference_mode():

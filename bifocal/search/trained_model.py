@@ -38,10 +38,12 @@ class Location:
     """Where a phrase is in an image.
 
     Attributes:
-        heatmap: (96, 96), over the image stretched to a square; higher where the image fits the phrase better.
+        heatmap: (96, 96), over the image stretched to a square; higher where the image fits the
+            phrase better.
         point: x and y of the highest value, as fractions of the image's width and height: a guess.
         image: the image.
-        probability: calibrated probability that the phrase is in the image; None if the model cannot tell.
+        probability: calibrated probability that the phrase is in the image; None if the model
+            cannot tell.
         present: False if the probability is too low to show the point.
     """
 
@@ -52,12 +54,14 @@ class Location:
     present: bool = True
 
     def picture(self) -> Image.Image:
-        """Return the image with the heatmap on it, and a ring around the point; without both unless ``present``."""
+        """Return the image with the heatmap on it, and a ring around the point; without both unless
+        ``present``."""
         return overlay(self.image, self.heatmap, self.point) if self.present else self.image
 
 
 def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Location:
-    """Return where a phrase is in an image, by a pointer such as ``bifocal.onnx.pointing.PointingHead``."""
+    """Return where a phrase is in an image, by a pointer such as
+    ``bifocal.onnx.pointing.PointingHead``."""
     if not phrase.strip():
         raise ValueError("the phrase is empty: name something to find in the image")
     opened = (
@@ -72,7 +76,8 @@ def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Lo
 def open_search(
     onnx: Path, embedder: Embedder, collection: Path, index: Path | None, images: Path | None = None
 ) -> Search:
-    """Return a model's search by an index or the collection's vectors; ``ValueError`` if they have another model.
+    """Return a model's search by an index or the collection's vectors; ``ValueError`` if they have
+    another model.
 
     Args:
         images: folder of the images; None for the root of the collection.
@@ -91,7 +96,8 @@ def open_search(
             if index is None
             else SearchIndex.open(index, digest, opened)
         )
-        pa.default_memory_pool().release_unused()  # what reading a table has freed, 50 MB of a million items
+        # what reading a table has freed, 50 MB of a million items
+        pa.default_memory_pool().release_unused()
         present, root = _without_deleted(found, opened), opened.description.root
         folder = images or (None if is_address(root) else collection / root)
         return Search(present, embedder, opened, localizer, Items(present.items, folder))
@@ -126,7 +132,8 @@ class TrainedModel:
         onnx = self.directory / ONNX
         if not onnx.is_dir():
             raise FileNotFoundError(
-                f"{self.directory} holds no exported model: expected {ONNX} in it, as 'bifocal train' writes it"
+                f"{self.directory} holds no exported model: expected {ONNX} in it, as 'bifocal "
+                "train' writes it"
             )
         self.embedder = Embedder(onnx)
 
@@ -145,7 +152,8 @@ class TrainedModel:
         """
         if "image" not in self.embedder.inputs:
             raise ValueError(
-                "no exported graph computes this model's features from images: it reads published features"
+                "no exported graph computes this model's features from images: it reads "
+                "published features"
             )
         vectors: NDArray[np.float32] = self.embedder.embed_images(
             [encode_file(image) for image in images]
@@ -159,7 +167,8 @@ class TrainedModel:
 
         Args:
             query: a sentence, or an image as a ``Path`` or an image of Pillow.
-            options: offset, like, plus, minus, mode, where, group and per_group, see ``bifocal.search.Search``.
+            options: offset, like, plus, minus, mode, where, group and per_group, see
+                ``bifocal.search.Search``.
 
         Raises:
             FileNotFoundError: the run has no index or no collection.
@@ -198,7 +207,8 @@ class TrainedModel:
         return Collection.open(self.directory / COLLECTION)
 
     def where(self, image: Path | str | Image.Image, phrase: str) -> Location:
-        """Return where ``phrase`` is in ``image``, by the pointing head of the backbone, or else by the localizer.
+        """Return where ``phrase`` is in ``image``, by the pointing head of the backbone, or else by
+        the localizer.
 
         Raises:
             FileNotFoundError: the model has neither, or reads published features.
@@ -216,14 +226,15 @@ class TrainedModel:
         pointer = open_pointer(self.directory / ONNX, self.embedder)
         if pointer is None and is_towers(self.directory / ONNX):
             raise FileNotFoundError(
-                f"{self.directory / ONNX} has encoders of whole images, which do not show where a phrase is: install "
-                "the encoder small (pip install 'bifocal-vse[small,train,cpu]'), and run 'bifocal index' again"
+                f"{self.directory / ONNX} has encoders of whole images, which do not show "
+                "where a phrase is: install the encoder small (pip install "
+                "'bifocal-vse[small,train,cpu]'), and run 'bifocal index' again"
             )
         if pointer is None:
             raise FileNotFoundError(
-                f"{self.directory / ONNX} has neither a pointing head nor a localizer: the model reads published "
-                "features, or an older version exported it; train SMILEEncoder, BEANEncoder or MultiLevelEncoder, or "
-                "export it again"
+                f"{self.directory / ONNX} has neither a pointing head nor a localizer: the "
+                "model reads published features, or an older version exported it; train "
+                "SMILEEncoder, BEANEncoder or MultiLevelEncoder, or export it again"
             )
         return pointer
 
@@ -234,6 +245,7 @@ def load(directory: Path | str) -> TrainedModel:
     Example::
 
         import bifocal
+
         model = bifocal.load("runs/mine")
         model.search("a dog runs over grass", k=5)
     """

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 
 class Vectors:
-    """The vectors (N, D) float16 of N items in shards, by their place (N,); a deleted item has place -1 and zeros."""
+    """The vectors (N, D) float16 of N items in shards, by their place (N,); a deleted item has
+    place -1 and zeros."""
 
     def __init__(
         self,
@@ -28,7 +29,8 @@ class Vectors:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> NDArray[np.float16]:
-        """Return the vectors of rows, as an array of NumPy does: a number, a slice, a list, or a mask."""
+        """Return the vectors of rows, as an array of NumPy does: a number, a slice, a list, or a
+        mask."""
         shard, row = self._shard[rows], self._row[rows]
         if np.ndim(shard) == 0:
             vector: NDArray[np.float16] = self._gather(np.array([shard]), np.array([row]))[0]
@@ -36,7 +38,8 @@ class Vectors:
         return self._gather(shard, row)
 
     def batches(self, size: int) -> Iterator[NDArray[np.float16]]:
-        """Yield the vectors of ``size`` items each, in order; a batch within one shard is a view of the file."""
+        """Yield the vectors of ``size`` items each, in order; a batch within one shard is a view of
+        the file."""
         for start in range(0, len(self), size):
             yield self[start : start + size]
 
@@ -52,7 +55,8 @@ class Vectors:
 
 
 class FileVectors:
-    """Vectors (N, d) float16 in a file: slices are mapped, single rows read, because mapping keeps nearby pages."""
+    """Vectors (N, d) float16 in a file: slices are mapped, single rows read, because mapping keeps
+    nearby pages."""
 
     def __init__(self, file: Path, shape: tuple[int, int]) -> None:
         self.shape = shape
@@ -90,12 +94,14 @@ def save_array(file: Path, array: NDArray[Any]) -> None:
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array; ``combine_chunks`` copies a column that has one chunk already."""
+    """Return a column as one array; ``combine_chunks`` copies a column that has one chunk
+    already."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 class _Writer:
-    """A file without a descriptor: numpy then calls ``write`` instead of C's ``fwrite``, whose ``errno`` it drops."""
+    """A file without a descriptor: numpy then calls ``write`` instead of C's ``fwrite``, whose
+    ``errno`` it drops."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.write = file.write

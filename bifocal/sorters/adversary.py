@@ -1,4 +1,5 @@
-"""The adversary of thesis 5.6: free scores that lower a rank loss, perhaps without ranking better."""
+"""The adversary of thesis 5.6: free scores that lower a rank loss, perhaps without ranking
+better."""
 
 from typing import NamedTuple
 
@@ -18,13 +19,17 @@ class RankGap(NamedTuple):
 def run_adversary(
     sorter: nn.Module, *, length: int, rows: int, steps: int, learning_rate: float, seed: int
 ) -> tuple[RankGap, RankGap]:
-    """Minimize the rank that ``sorter`` predicts for each row's first score by Adam, eq. (5.13), over all scores.
+    """Minimize the rank that ``sorter`` predicts for each row's first score by Adam, eq. (5.13),
+    over all scores.
 
-    A sorter is fooled if the predicted rank falls while the actual rank does not. Return the ranks before and after.
+    A sorter is fooled if the predicted rank falls while the actual rank does not. Return the ranks
+    before and after.
 
     Example:
         >>> from bifocal.sorters import ExactRankSorter
-        >>> before, after = run_adversary(ExactRankSorter(), length=8, rows=4, steps=50, learning_rate=0.1, seed=0)
+        >>> before, after = run_adversary(
+        ...     ExactRankSorter(), length=8, rows=4, steps=50, learning_rate=0.1, seed=0
+        ... )
         >>> after.actual < before.actual
         True
     """

@@ -10,12 +10,14 @@ from bifocal.sorters.ranks import check_length, check_scores
 class CNNSorter(nn.Module):
     """Blocks of convolution, batch norm and ReLU, then an affine layer over the positions.
 
-    Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. The last block has as many channels as there are
-    scores: channel i becomes the rank of score i. The thesis does not state the filter sizes; here the receptive field
-    of the last block covers all scores. ``PublishedCNNSorter`` is the other network of the authors' code.
+    Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. The last block has as many
+    channels as there are
+    scores: channel i becomes the rank of score i. The thesis does not state the filter sizes; here
+    the receptive field of the last block covers all scores. ``PublishedCNNSorter`` is the other
+    network of the authors' code.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``,
-    and accepts only the length that it is trained for.
+    The sorter is not permutation-equivariant. It must be trained, see
+    ``bifocal.training.pretraining.sorter``, and accepts only the length that it is trained for.
 
     Args:
         length: scores per vector.

@@ -10,38 +10,43 @@ from torch.autograd.function import once_differentiable
 from bifocal.sorters.ranks import check_scores, ranks_of_ordered, sort_rows
 
 MAX_WIDTH = 120.0
-"""Maximum width of a row, in bandwidths; a wider row is scaled down. exp(60) is far below the maximum of float32."""
+"""Maximum width of a row, in bandwidths; a wider row is scaled down. exp(60) is far below the
+maximum of float32."""
 
 SCORES_PER_CHUNK = 2**17
 
 
 class ExactRankSorter(nn.Module):
-    """Exact ranks in the forward pass, the gradient of a scale-aware soft rank in the backward pass.
+    """Exact ranks in the forward pass, the gradient of a scale-aware soft rank in the backward
+    pass.
 
-    O(n log n) time, O(n) memory. Near: the ranks equal ``exact_ranks``, so a loss on them is the true loss, and an
-    adversary (thesis 5.6) cannot fool it. Far: the gradient is the gradient of
+    O(n log n) time, O(n) memory. Near: the ranks equal ``exact_ranks``, so a loss on them is the
+    true loss, and an adversary (thesis 5.6) cannot fool it. Far: the gradient is the gradient of
 
         rank_i = sum over j != i of F((s_j - s_i) / b),    F the Laplace distribution function,
 
-    where the bandwidth b is a fraction of the vector's standard deviation, and each gap between neighbors in the sorted
-    order counts as at most ``max_gap`` bandwidths, so that outliers and distant clusters still get a gradient. For
-    weights g on the ranks the gradient is
+    where the bandwidth b is a fraction of the vector's standard deviation, and each gap between
+    neighbors in the sorted order counts as at most ``max_gap`` bandwidths, so that outliers and
+    distant clusters still get a gradient. For weights g on the ranks the gradient is
 
-        grad_i = 1 / (2 b) sum over j of (g_j - g_i) k_ij,    k_ij = exp(-capped distance of s_i and s_j in b) > 0,
+        grad_i = 1 / (2 b) sum over j of (g_j - g_i) k_ij,    k_ij = exp(-capped distance of s_i and
+        s_j in b) > 0,
 
-    a graph Laplacian. It is zero only if all g are equal, it sums to zero, and multiplying the scores by c divides it
-    by c.
+    a graph Laplacian. It is zero only if all g are equal, it sums to zero, and multiplying the
+    scores by c divides it by c.
 
-    Exact ranks do not distinguish a match that is barely ahead from one that is far ahead. A loss that weights ranks by
-    their value ("log_rank" and "triplet" of ``RecallLoss``) trains better on the soft ranks: ``exact=False``.
+    Exact ranks do not distinguish a match that is barely ahead from one that is far ahead. A loss
+    that weights ranks by their value ("log_rank" and "triplet" of ``RecallLoss``) trains better on
+    the soft ranks: ``exact=False``.
 
-    The sorter is permutation-equivariant, needs no training and accepts any n. Equal scores get equal ranks, exactly
-    the mean of the ranks that they occupy. The bandwidth is a constant in the gradient; if all scores are equal, the
-    standard deviation counts as 1.
+    The sorter is permutation-equivariant, needs no training and accepts any n. Equal scores get
+    equal ranks, exactly the mean of the ranks that they occupy. The bandwidth is a constant in the
+    gradient; if all scores are equal, the standard deviation counts as 1.
 
     Args:
         bandwidth: b, in standard deviations of the vector.
-        max_gap: in bandwidths; two neighbors in the sorted order have a weight of at least exp(-max_gap).
+        max_gap: in bandwidths; two neighbors in the sorted order have a weight of at least
+            exp(-max_gap).
         exact: return exact ranks; if false, the soft ranks above.
 
     Shape:
@@ -85,7 +90,8 @@ class _Ranks(Function):
     def backward(ctx: Any, weights: Tensor) -> tuple[Tensor, None, None, None]:
         ordered, order = ctx.saved_tensors
         gradient = torch.empty_like(ordered)
-        # Chunks that fit the cache: twice as fast on a CPU, and temporary memory for one chunk only.
+        # Chunks that fit the cache: twice as fast on a CPU, and temporary memory for one chunk
+        # only.
         rows = max(1, SCORES_PER_CHUNK // ordered.shape[-1])
         for start in range(0, len(ordered), rows):
             chunk = slice(start, start + rows)
@@ -111,7 +117,8 @@ def _smooth_gradient(
     position, bandwidth = _positions(ordered, fraction, max_gap)
     rise = position.exp_()
     fall = rise.reciprocal()
-    # A constant added to all weights does not change the gradient; remove it to avoid cancellation below.
+    # A constant added to all weights does not change the gradient; remove it to avoid cancellation
+    # below.
     weights = weights.gather(-1, order)
     weights -= weights.mean(dim=-1, keepdim=True)
     near = (
@@ -123,7 +130,8 @@ def _smooth_gradient(
 
 
 def _positions(ordered: Tensor, fraction: float, max_gap: float) -> tuple[Tensor, Tensor]:
-    """Position of each score, in bandwidths from the middle of its row with capped gaps, and the row's bandwidth."""
+    """Position of each score, in bandwidths from the middle of its row with capped gaps, and the
+    row's bandwidth."""
     centered = ordered - ordered.mean(dim=-1, keepdim=True)
     spread = torch.linalg.vector_norm(centered, dim=-1, keepdim=True) / ordered.shape[-1] ** 0.5
     bandwidth = fraction * torch.where(spread > 0, spread, 1)

@@ -8,12 +8,13 @@ from bifocal.sorters.ranks import check_length, check_scores
 class LSTMLargeSorter(nn.Module):
     """Bidirectional LSTM over the scores, then an affine layer over the states of all positions.
 
-    Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019; thesis 5.3.1,
-    figure 5.3a. ``lstm_large`` of the authors' code, "the model used in the paper": 18.6 million weights for 100
-    scores, most of them in the affine layer. ``PositionwiseLSTMSorter`` is smaller and takes several lengths.
+    Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019;
+    thesis 5.3.1, figure 5.3a. ``lstm_large`` of the authors' code, "the model used in the paper":
+    18.6 million weights for 100 scores, most of them in the affine layer.
+    ``PositionwiseLSTMSorter`` is smaller and takes several lengths.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``,
-    and accepts only the length that it is trained for.
+    The sorter is not permutation-equivariant. It must be trained, see
+    ``bifocal.training.pretraining.sorter``, and accepts only the length that it is trained for.
 
     Args:
         length: scores per vector.
@@ -39,7 +40,8 @@ class LSTMLargeSorter(nn.Module):
         self.projection = nn.Linear(length * 2 * hidden, length)
 
     def train(self, mode: bool = True) -> "LSTMLargeSorter":
-        """Set the mode of all modules but the LSTM: cuDNN has no backward pass in evaluation mode."""
+        """Set the mode of all modules but the LSTM: cuDNN has no backward pass in evaluation
+        mode."""
         super().train(mode)
         self.lstm.train()
         return self

@@ -14,8 +14,9 @@ class PairwiseSorter(nn.Module):
 
     Args:
         steepness: lambda of eq. (5.2), per unit of the scores.
-        adaptive: divide lambda by the standard deviation of each vector (by 1 if that is 0), so that the ranks do not
-            depend on the scale of the scores; lambda is then per standard deviation.
+        adaptive: divide lambda by the standard deviation of each vector (by 1 if that is 0), so
+            that the ranks do not depend on the scale of the scores; lambda is then per standard
+            deviation.
 
     Shape:
         scores (..., n) -> ranks (..., n), 0 = best.

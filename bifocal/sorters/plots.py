@@ -17,7 +17,8 @@ def sorter_figures(
     length: int,
     seed: int,
 ) -> dict[str, Figure]:
-    """Return the figures of a trained sorter by their file names; ``depths`` may be empty, see ``plot_depths``."""
+    """Return the figures of a trained sorter by their file names; ``depths`` may be empty, see
+    ``plot_depths``."""
     figures = {"l1.png": Figure(figsize=(7, 2.5), layout="constrained")}
     plot_errors(figures["l1.png"].add_subplot(), errors)
     figures["behavior.png"] = Figure(figsize=(6, 5), layout="constrained")
@@ -29,7 +30,8 @@ def sorter_figures(
 
 
 def plot_errors(ax: Axes, errors: Mapping[str, float]) -> None:
-    """Draw table 5.1 as bars on ``ax``: L1 error of ranks divided by n, by the name of the sorter."""
+    """Draw table 5.1 as bars on ``ax``: L1 error of ranks divided by n, by the name of the
+    sorter."""
     bars = ax.barh(list(errors), list(errors.values()))
     ax.bar_label(bars, fmt="%.4f", padding=3)
     ax.invert_yaxis()
@@ -38,7 +40,8 @@ def plot_errors(ax: Axes, errors: Mapping[str, float]) -> None:
 
 
 def plot_depths(ax: Axes, errors: Mapping[int, Sequence[float]]) -> None:
-    """Draw figure 5.5 on ``ax``: error of convolutional sorters per epoch, by their number of blocks."""
+    """Draw figure 5.5 on ``ax``: error of convolutional sorters per epoch, by their number of
+    blocks."""
     for blocks, values in errors.items():
         ax.plot(range(1, len(values) + 1), values, label=f"{blocks} block{'s' * (blocks > 1)}")
     ax.set(xlabel="epoch", ylabel="L1 of ranks divided by n, held-out vectors", yscale="log")
@@ -46,7 +49,8 @@ def plot_depths(ax: Axes, errors: Mapping[int, Sequence[float]]) -> None:
 
 
 def plot_behavior(ax: Axes, sorters: Mapping[str, nn.Module], length: int, seed: int) -> None:
-    """Draw figure 5.6: the rank of the first of ``length`` uniform scores as it moves from -1 to 1."""
+    """Draw figure 5.6: the rank of the first of ``length`` uniform scores as it moves from -1 to
+    1."""
     scores = torch.rand(1, length, generator=Generator().manual_seed(seed)) * 2 - 1
     value = torch.linspace(-1, 1, 2001)
     scores = torch.cat([value[:, None], scores[:, 1:].expand(len(value), -1)], dim=1)

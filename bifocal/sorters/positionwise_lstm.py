@@ -9,13 +9,15 @@ from bifocal.sorters.ranks import check_length, check_scores
 class PositionwiseLSTMSorter(nn.Module):
     """Bidirectional LSTM over the scores, then a linear projection at every position.
 
-    Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019; thesis 5.3.1,
-    figure 5.3a, but for the last layer: the paper's sorter, ``LSTMLargeSorter``, ends in one affine layer over the
-    states of all positions, with most of the parameters, and is tied to one length. The two directions of the LSTM
-    already carry the whole sequence to every position, so here all positions share one small projection, and the sorter
-    can be trained on a range of lengths.
+    Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019;
+    thesis 5.3.1, figure 5.3a, but for the last layer: the paper's sorter, ``LSTMLargeSorter``, ends
+    in one affine layer over the states of all positions, with most of the parameters, and is tied
+    to one length. The two directions of the LSTM already carry the whole sequence to every
+    position, so here all positions share one small projection, and the sorter can be trained on a
+    range of lengths.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``.
+    The sorter is not permutation-equivariant. It must be trained, see
+    ``bifocal.training.pretraining.sorter``.
 
     Args:
         length: maximum number of scores per vector in training.
@@ -27,7 +29,8 @@ class PositionwiseLSTMSorter(nn.Module):
         scores (..., n), shortest <= n <= length, -> ranks (..., n), 0 = best.
 
     Raises:
-        ValueError: ``shortest`` is not in [1, length], or a vector has a length outside [shortest, length].
+        ValueError: ``shortest`` is not in [1, length], or a vector has a length outside [shortest,
+            length].
 
     Example:
         >>> PositionwiseLSTMSorter(length=8, shortest=4, hidden=4)(torch.randn(3, 6)).shape
@@ -50,7 +53,8 @@ class PositionwiseLSTMSorter(nn.Module):
     def train(self, mode: bool = True) -> "PositionwiseLSTMSorter":
         """Set the mode of all modules but the LSTM, which stays in training mode.
 
-        cuDNN has no backward pass in evaluation mode, and without dropout both modes compute the same.
+        cuDNN has no backward pass in evaluation mode, and without dropout both modes compute the
+        same.
         """
         super().train(mode)
         self.lstm.train()

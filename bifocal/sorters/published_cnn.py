@@ -15,11 +15,12 @@ SHORTEST = sum(WIDTHS) - len(WIDTHS) + 1
 class PublishedCNNSorter(nn.Module):
     """Nine convolutions without padding, then one over all remaining positions, and a sigmoid.
 
-    Engilberge et al., "SoDeep", CVPR 2019: ``cnn`` of the authors' code. PReLU follows each convolution, batch norm
-    each second one. The thesis describes eight blocks (``CNNSorter``) and gives no filters.
+    Engilberge et al., "SoDeep", CVPR 2019: ``cnn`` of the authors' code. PReLU follows each
+    convolution, batch norm each second one. The thesis describes eight blocks (``CNNSorter``) and
+    gives no filters.
 
-    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.training.pretraining.sorter``,
-    and accepts only the length that it is trained for.
+    The sorter is not permutation-equivariant. It must be trained, see
+    ``bifocal.training.pretraining.sorter``, and accepts only the length that it is trained for.
 
     Args:
         length: scores per vector, at least 37.

@@ -6,7 +6,8 @@ from torch.nn.functional import pad
 
 
 def check_scores(scores: Tensor) -> Tensor:
-    """Check scores (..., n) and return them as float32 or float64: float16 cannot represent all ranks above 2,048."""
+    """Check scores (..., n) and return them as float32 or float64: float16 cannot represent all
+    ranks above 2,048."""
     if not scores.is_floating_point():
         raise TypeError(
             f"a sorter needs floating-point scores, got {scores.dtype}: convert them first"
@@ -27,7 +28,8 @@ def check_scores(scores: Tensor) -> Tensor:
 def exact_ranks(scores: Tensor) -> Tensor:
     """Return ranks by counting, rk of thesis 5.3.1: 0 = best = highest score.
 
-    Tied scores share the mean of the ranks that they occupy, so the ranks of a vector always sum to n (n - 1) / 2.
+    Tied scores share the mean of the ranks that they occupy, so the ranks of a vector always sum to
+    n (n - 1) / 2.
 
     Shape:
         scores (..., n) -> (..., n), float32 or float64; no gradient.
@@ -72,8 +74,8 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
     if scores.device.type != "cpu" or scores.dtype != torch.float32:
         ordered, order = scores.sort(dim=-1)
         return ordered, order
-    # Pack a float32 and its index into one int64 with the same order: NumPy sorts integers with vector instructions,
-    # several times faster than torch sorts values with indices.
+    # Pack a float32 and its index into one int64 with the same order: NumPy sorts integers with
+    # vector instructions, several times faster than torch sorts values with indices.
     bits = scores.contiguous().view(torch.int32)
     keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32
     keys |= torch.arange(scores.shape[-1])
@@ -85,11 +87,12 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
 def check_length(
     sorter: nn.Module, scores: Tensor, length: int, shortest: int | None = None
 ) -> None:
-    """Raise ``ValueError`` if a trained sorter does not rank so many scores (..., n): shortest <= n <= length."""
+    """Raise ``ValueError`` if a trained sorter does not rank so many scores (..., n): shortest <= n
+    <= length."""
     shortest, found = length if shortest is None else shortest, scores.shape[-1]
     if not shortest <= found <= length:
         trained_on = f"{length}" if shortest == length else f"{shortest} to {length}"
         raise ValueError(
-            f"this {type(sorter).__name__} ranks {trained_on} scores, not {found}: train one with length {found}, or "
-            "use a sorter that accepts any length"
+            f"this {type(sorter).__name__} ranks {trained_on} scores, not {found}: train one "
+            f"with length {found}, or use a sorter that accepts any length"
         )

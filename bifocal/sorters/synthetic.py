@@ -7,14 +7,17 @@ DISTRIBUTIONS = ("uniform", "normal", "even", "mixture")
 
 
 def synthetic_scores(count: int, length: int, generator: Generator) -> Tensor:
-    """Draw vectors (count, length), each from one of the four distributions of thesis 5.3.1 with equal probability.
+    """Draw vectors (count, length), each from one of the four distributions of thesis 5.3.1 with
+    equal probability.
 
-    Uniform over [-1, 1]; standard normal; evenly spaced in random order; a mixture of these in random proportions.
+    Uniform over [-1, 1]; standard normal; evenly spaced in random order; a mixture of these in
+    random proportions.
     """
     uniform = torch.rand(count, length, generator=generator) * 2 - 1
     normal = torch.randn(count, length, generator=generator)
     even = _evenly_spaced(count, length, generator)
-    # Gaps between sorted uniform numbers are uniform over the simplex: the proportions of the mixture.
+    # Gaps between sorted uniform numbers are uniform over the simplex: the proportions of the
+    # mixture.
     cuts = torch.rand(count, 2, generator=generator).sort(dim=1).values
     draw = torch.rand(count, length, generator=generator)
     mixture = torch.where(
@@ -34,11 +37,13 @@ def _evenly_spaced(count: int, length: int, generator: Generator) -> Tensor:
 
 
 def public_scores(count: int, length: int, generator: Generator) -> Tensor:
-    """Draw vectors (count, length) as the authors' code does (github.com/technicolor-research/sodeep, dataset.py).
+    """Draw vectors (count, length) as the authors' code does
+    (github.com/technicolor-research/sodeep, dataset.py).
 
-    Of ten kinds with equal probability, three are uniform over [-1, 1]. The others are standard normal; evenly spaced
-    between two numbers of [0, 1], in order or shuffled; uniform before a random place and normal after it, twice;
-    evenly spaced and shuffled before it and uniform after it; evenly spaced over [-1, 1], ascending.
+    Of ten kinds with equal probability, three are uniform over [-1, 1]. The others are standard
+    normal; evenly spaced between two numbers of [0, 1], in order or shuffled; uniform before a
+    random place and normal after it, twice; evenly spaced and shuffled before it and uniform after
+    it; evenly spaced over [-1, 1], ascending.
     """
     uniform = torch.rand(count, length, generator=generator) * 2 - 1
     normal = torch.randn(count, length, generator=generator)
@@ -54,8 +59,16 @@ def public_scores(count: int, length: int, generator: Generator) -> Tensor:
 
     mixed = torch.where(first, uniform, normal)
     kinds = (
-        uniform, uniform, uniform, normal, even(place / length), even(order.argsort(dim=1) / length), mixed, mixed,
-        torch.where(first, even(shuffled / split), uniform), (2 * place / length - 1).expand(count, length),
-    )  # fmt: skip
+        uniform,
+        uniform,
+        uniform,
+        normal,
+        even(place / length),
+        even(order.argsort(dim=1) / length),
+        mixed,
+        mixed,
+        torch.where(first, even(shuffled / split), uniform),
+        (2 * place / length - 1).expand(count, length),
+    )
     choice = torch.randint(len(kinds), (count,), generator=generator)
     return torch.stack(kinds)[choice, torch.arange(count)]

@@ -1,4 +1,5 @@
-"""ELMo, a bidirectional language model over spelled words (Peters et al., NAACL 2018, section 3), and its files."""
+"""ELMo, a bidirectional language model over spelled words (Peters et al., NAACL 2018, section 3),
+and its files."""
 
 import json
 from collections.abc import Sequence
@@ -110,7 +111,8 @@ def _weights(file: Any, options: ElmoOptions) -> list[tuple[str, np.ndarray]]:
 
 
 class CharCNN(nn.Module):
-    """Vectors of words from their letters by convolutions and highway layers: (N, symbols) -> (N, P)."""
+    """Vectors of words from their letters by convolutions and highway layers: (N, symbols) -> (N,
+    P)."""
 
     def __init__(self, options: ElmoOptions) -> None:
         super().__init__()
@@ -138,7 +140,8 @@ class CharCNN(nn.Module):
 
 
 class ProjectedLSTM(nn.Module):
-    """LSTM (gates: input, candidate, forget, output) that clips cell and projected output: (T, B, P) -> (T, B, P)."""
+    """LSTM (gates: input, candidate, forget, output) that clips cell and projected output: (T, B,
+    P) -> (T, B, P)."""
 
     def __init__(self, options: ElmoOptions) -> None:
         super().__init__()
@@ -175,7 +178,8 @@ class ProjectedLSTM(nn.Module):
         return torch.stack(outputs)
 
     def _step(self, gates: Tensor, output: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return output and cell of a step from the input's share of the gates, and the previous output and cell."""
+        """Return output and cell of a step from the input's share of the gates, and the previous
+        output and cell."""
         entry, candidate, forget, exit = torch.addmm(gates, output, self.from_output.T).chunk(
             4, dim=1
         )
@@ -208,8 +212,9 @@ class Elmo(nn.Module):
         for name, parameter in elmo.state_dict().items():
             if weights[name].shape != parameter.shape:
                 raise ValueError(
-                    f"{weights_path}: {name} is {tuple(weights[name].shape)}, expected {tuple(parameter.shape)} by "
-                    f"{options_path}: the two files belong to different networks"
+                    f"{weights_path}: {name} is {tuple(weights[name].shape)}, expected "
+                    f"{tuple(parameter.shape)} by {options_path}: the two files belong to "
+                    "different networks"
                 )
         elmo.load_state_dict(weights)
         return elmo.eval()
@@ -224,7 +229,8 @@ class Elmo(nn.Module):
         return 2 * self.options.projection_dim
 
     def forward(self, symbols: Tensor, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the 1 + layers outputs (2, T, B, P), undefined after ``lengths``: see ``onnx.text.spelling``."""
+        """Return the 1 + layers outputs (2, T, B, P), undefined after ``lengths``: see
+        ``onnx.text.spelling``."""
         x = self.tokens(symbols)[words]
         mirror = mirrored(lengths, words.shape[0])[..., None].expand_as(x)
         ahead, back = x, x.gather(0, mirror)

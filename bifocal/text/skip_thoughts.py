@@ -1,4 +1,5 @@
-"""Converter for skip-thoughts' word table: a pickled object array and word list to a matrix and a word list."""
+"""Converter for skip-thoughts' word table: a pickled object array and word list to a matrix and a
+word list."""
 
 import pickletools
 from collections.abc import Callable
@@ -17,7 +18,8 @@ _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 
 
 class _Name(Enum):
-    """The only names that a pickle may mention. They are never imported: each is a rule of this module."""
+    """The only names that a pickle may mention. They are never imported: each is a rule of this
+    module."""
 
     RECONSTRUCT = "_reconstruct"
     ARRAY = "ndarray"
@@ -54,7 +56,8 @@ _MARK = _Mark()
 
 
 def read_array_pickle(file: IO[bytes]) -> list[NDArray[Any]]:
-    """Return the number arrays in a pickled NumPy object array, without running code from the file."""
+    """Return the number arrays in a pickled NumPy object array, without running code from the
+    file."""
     try:
         result = _Machine().run(file)
     except (
@@ -196,7 +199,10 @@ def _text(value: str | bytes) -> str:
 
 _Action = Callable[[_Machine, Any], None]
 _PUSH_ARGUMENT: _Action = _Machine.push
-_PUSHED = "BININT BININT1 BININT2 LONG1 BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8"
+_PUSHED = (
+    "BININT BININT1 BININT2 LONG1 BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES "
+    "SHORT_BINBYTES BINBYTES8"
+)
 _ACTIONS: dict[str, _Action] = {
     **dict.fromkeys(_PUSHED.split(), _PUSH_ARGUMENT),
     # Python 2's strings are bytes; pickletools decodes them.
@@ -238,9 +244,11 @@ BLOCK = 4096
 
 
 def convert_skip_thoughts(table: Path, dictionary: Path, target: Path) -> tuple[int, int]:
-    """Write ``target`` (.npy) and its word list (.txt) for ``PretrainedWordVectors``; return their shape (V, K).
+    """Write ``target`` (.npy) and its word list (.txt) for ``PretrainedWordVectors``; return their
+    shape (V, K).
 
-    ``table`` is ``utable.npy`` or ``btable.npy`` of Kiros et al., NIPS 2015; ``dictionary.txt`` has a word per line.
+    ``table`` is ``utable.npy`` or ``btable.npy`` of Kiros et al., NIPS 2015; ``dictionary.txt`` has
+    a word per line.
     """
     if target.suffix != ".npy":
         raise ValueError(f"{target} must end with .npy: its words are written beside it as .txt")
@@ -255,8 +263,8 @@ def convert_skip_thoughts(table: Path, dictionary: Path, target: Path) -> tuple[
     dims = {row.size for row in rows}
     if len(rows) != len(words) or len(dims) != 1:
         raise ValueError(
-            f"{table} has {len(rows)} vectors of {sorted(dims)[:3]} dimensions, {dictionary} has {len(words)} words: "
-            "expected one vector per word, all of one dimension"
+            f"{table} has {len(rows)} vectors of {sorted(dims)[:3]} dimensions, {dictionary} "
+            f"has {len(words)} words: expected one vector per word, all of one dimension"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     matrix = np.lib.format.open_memmap(target, "w+", np.float32, (len(rows), rows[0].size))

@@ -1,4 +1,5 @@
-"""The text store: encoded captions in one memory-mapped Arrow IPC file, and batches of them for torch."""
+"""The text store: encoded captions in one memory-mapped Arrow IPC file, and batches of them for
+torch."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -34,8 +35,8 @@ class TextBatch(NamedTuple):
     """A batch of B captions.
 
     Attributes:
-        values: "tokens" and "subwords": (B, T) int64 token ids, padded with 0; "vectors" and "sparse": (B, K) float32;
-            "contextual": (B, L, T, K) float32 with L layers.
+        values: "tokens" and "subwords": (B, T) int64 token ids, padded with 0; "vectors" and
+            "sparse": (B, K) float32; "contextual": (B, L, T, K) float32 with L layers.
         lengths: (B,) int64, number of tokens of each caption; 1 for formats without a time axis.
     """
 
@@ -73,7 +74,8 @@ def write_store(
     caption_ids: Sequence[int],
     batches: Iterator[EncodedCaptions],
 ) -> None:
-    """Write encoded captions; ``batches`` are of ``BATCH`` captions each, in the order of ``caption_ids``."""
+    """Write encoded captions; ``batches`` are of ``BATCH`` captions each, in the order of
+    ``caption_ids``."""
     (directory / FORMAT).write_text(json.dumps(asdict(text_format), indent=2) + "\n")
     fields = [
         pa.field("caption_id", pa.int64()),
@@ -157,8 +159,9 @@ class TextStore:
         missing = [caption_id for caption_id in requested if caption_id not in self._row]
         if missing:
             raise ValueError(
-                f"the text store {self.directory} has {len(self)} captions and lacks {len(missing)} of "
-                f"{len(requested)}, the first is {missing[0]}: vectorize the captions of this dataset"
+                f"the text store {self.directory} has {len(self)} captions and lacks "
+                f"{len(missing)} of {len(requested)}, the first is {missing[0]}: vectorize the "
+                "captions of this dataset"
             )
         return np.array([self._row[caption_id] for caption_id in requested], dtype=np.int64)
 
@@ -184,7 +187,8 @@ class TextStore:
 
     @cached_property
     def network(self) -> dict[str, Any] | None:
-        """Configuration of the transformer that an encoder of subwords contains; None for other formats."""
+        """Configuration of the transformer that an encoder of subwords contains; None for other
+        formats."""
         if self.format.name != "subwords":
             return None
         return TransformerFolder.read(self.directory / NETWORK).config
@@ -203,7 +207,8 @@ class TextStore:
     def _words(self) -> WordVectors:
         if self.format.name != "tokens":
             raise ValueError(
-                f"{self.directory} contains {self.format.name}, not tokens: it has neither vocabulary nor word vectors"
+                f"{self.directory} contains {self.format.name}, not tokens: it has neither "
+                "vocabulary nor word vectors"
             )
         return WordVectors.load(self.directory)
 

@@ -6,7 +6,8 @@ from bifocal.text_encoders.base import VectorTextEncoder
 
 
 class BagOfWordsEncoder(VectorTextEncoder):
-    """theta(t) = W't / |W't| of the l2-normalized tf-idf vector t; a caption without known terms stays zero.
+    """theta(t) = W't / |W't| of the l2-normalized tf-idf vector t; a caption without known terms
+    stays zero.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4.
 
@@ -19,7 +20,9 @@ class BagOfWordsEncoder(VectorTextEncoder):
 
     Example:
         >>> import torch
-        >>> BagOfWordsEncoder(input_dim=5, dim=4)(torch.rand(2, 5), torch.ones(2, dtype=torch.int64)).shape
+        >>> BagOfWordsEncoder(input_dim=5, dim=4)(
+        ...     torch.rand(2, 5), torch.ones(2, dtype=torch.int64)
+        ... ).shape
         torch.Size([2, 4])
     """
 

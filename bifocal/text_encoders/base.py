@@ -8,16 +8,18 @@ from torch.nn.functional import normalize
 
 
 def check_sequences(values: Tensor, lengths: Tensor, input_dim: int) -> None:
-    """Raise ``ValueError`` unless ``values`` (B, T, input_dim) holds sequences of ``lengths`` (B,), each in [1, T]."""
+    """Raise ``ValueError`` unless ``values`` (B, T, input_dim) holds sequences of ``lengths`` (B,),
+    each in [1, T]."""
     if values.ndim != 3 or values.shape[2] != input_dim or lengths.shape != values.shape[:1]:
         raise ValueError(
-            f"values {tuple(values.shape)} and lengths {tuple(lengths.shape)}, expected (B, T, {input_dim}) and (B,): "
-            "set input_dim of the text encoder to the dim of the text store"
+            f"values {tuple(values.shape)} and lengths {tuple(lengths.shape)}, expected (B, T, "
+            f"{input_dim}) and (B,): set input_dim of the text encoder to the dim of the text "
+            "store"
         )
     if len(lengths) and not 1 <= int(lengths.min()) <= int(lengths.max()) <= values.shape[1]:
         raise ValueError(
-            f"lengths lie in [{int(lengths.min())}, {int(lengths.max())}], expected [1, {values.shape[1]}]: "
-            "encode an empty caption as one <unk> token, as TextStore does"
+            f"lengths lie in [{int(lengths.min())}, {int(lengths.max())}], expected [1, "
+            f"{values.shape[1]}]: encode an empty caption as one <unk> token, as TextStore does"
         )
 
 
@@ -28,7 +30,8 @@ def last_true_step(outputs: Tensor, lengths: Tensor) -> Tensor:
 
 
 def reverse(values: Tensor, lengths: Tensor) -> Tensor:
-    """Reverse each sequence up to its length; the padding stays at the end: (B, T, K), (B,) -> (B, T, K)."""
+    """Reverse each sequence up to its length; the padding stays at the end: (B, T, K), (B,) -> (B,
+    T, K)."""
     time = torch.arange(values.shape[1], device=values.device)
     mirrored = lengths[:, None] - 1 - time
     index = torch.where(mirrored >= 0, mirrored, time)
@@ -36,7 +39,8 @@ def reverse(values: Tensor, lengths: Tensor) -> Tensor:
 
 
 class TextEncoder(nn.Module):
-    """Caption encoder for vectors of ``input_dim``: ``forward(values, lengths)`` -> unit vectors (B, dim)."""
+    """Caption encoder for vectors of ``input_dim``: ``forward(values, lengths)`` -> unit vectors
+    (B, dim)."""
 
     def __init__(self, input_dim: int, dim: int) -> None:
         super().__init__()
@@ -44,14 +48,17 @@ class TextEncoder(nn.Module):
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:
-        """Shape of ``values``; a name stands for a dimension of any size. Here: one vector per token."""
+        """Shape of ``values``; a name stands for a dimension of any size. Here: one vector per
+        token."""
         return ("batch", "time", self.input_dim)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the weights of a network that is stored with a text in ``directory``; does nothing without a network."""
+        """Load the weights of a network that is stored with a text in ``directory``; does nothing
+        without a network."""
 
     def merge_adapters(self) -> None:
-        """Add trained adapters to the weights that they adapt, before an export; does nothing without adapters."""
+        """Add trained adapters to the weights that they adapt, before an export; does nothing
+        without adapters."""
 
 
 class VectorTextEncoder(TextEncoder):
@@ -71,8 +78,9 @@ class VectorTextEncoder(TextEncoder):
         """Raise ``ValueError`` unless ``values`` is (B, input_dim)."""
         if values.ndim != 2 or values.shape[1] != self.input_dim:
             raise ValueError(
-                f"values {tuple(values.shape)}, expected (B, {self.input_dim}): {type(self).__name__} needs one vector "
-                "per caption; vectorize with TFIDF, MeanWordVectors or FisherVectors"
+                f"values {tuple(values.shape)}, expected (B, {self.input_dim}): "
+                f"{type(self).__name__} needs one vector per caption; vectorize with TFIDF, "
+                "MeanWordVectors or FisherVectors"
             )
 
 
@@ -91,7 +99,7 @@ class LayersTextEncoder(TextEncoder):
         """Raise ``ValueError`` unless ``values`` is (B, layers, T, input_dim)."""
         if values.ndim != 4 or values.shape[1] != self.layers or values.shape[3] != self.input_dim:
             raise ValueError(
-                f"values {tuple(values.shape)}, expected (B, {self.layers}, T, {self.input_dim}): "
-                f"{type(self).__name__} needs contextual vectors; vectorize with ElmoLayers or TransformerTokens, "
-                "and set layers to their number"
+                f"values {tuple(values.shape)}, expected (B, {self.layers}, T, "
+                f"{self.input_dim}): {type(self).__name__} needs contextual vectors; vectorize "
+                "with ElmoLayers or TransformerTokens, and set layers to their number"
             )

@@ -10,7 +10,8 @@ from bifocal.text_encoders.base import TextEncoder
 
 
 class ConcatenatedTexts(TextEncoder):
-    """Vectors of n encoders, concatenated as ``ConcatenatedImages``; with ``own_words``, a token has n K values."""
+    """Vectors of n encoders, concatenated as ``ConcatenatedImages``; with ``own_words``, a token
+    has n K values."""
 
     def __init__(self, members: Sequence[TextEncoder], own_words: bool) -> None:
         inputs = sum(member.input_dim for member in members) if own_words else members[0].input_dim

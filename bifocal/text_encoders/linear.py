@@ -8,8 +8,8 @@ from bifocal.text_encoders.base import VectorTextEncoder
 class LinearEncoder(VectorTextEncoder):
     """Affine map of a Fisher vector, a mean word vector or a bag of words, l2-normalized.
 
-    This is the text branch of linear embeddings, see ``bifocal.image_encoders.LinearEncoder``. Over means of word
-    vectors it is the baseline that ignores word order.
+    This is the text branch of linear embeddings, see ``bifocal.image_encoders.LinearEncoder``. Over
+    means of word vectors it is the baseline that ignores word order.
 
     Args:
         input_dim: K, dimension of the caption's vector (300 of mean word vectors).
@@ -20,7 +20,9 @@ class LinearEncoder(VectorTextEncoder):
 
     Example:
         >>> import torch
-        >>> LinearEncoder(input_dim=5, dim=4)(torch.rand(2, 5), torch.ones(2, dtype=torch.int64)).shape
+        >>> LinearEncoder(input_dim=5, dim=4)(
+        ...     torch.rand(2, 5), torch.ones(2, dtype=torch.int64)
+        ... ).shape
         torch.Size([2, 4])
     """
 

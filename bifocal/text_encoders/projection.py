@@ -7,8 +7,8 @@ from bifocal.text_encoders.base import VectorTextEncoder
 class ProjectionEncoder(VectorTextEncoder):
     """Two fully connected layers over a Fisher vector, a mean of word vectors or a bag of words.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, figure 1: ReLU between
-    the layers, batch normalization after the last, l2.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016,
+    figure 1: ReLU between the layers, batch normalization after the last, l2.
 
     Args:
         input_dim: K, dimension of the caption's vector (6,000 of the Fisher vectors after PCA).

@@ -7,13 +7,15 @@ from bifocal.text_encoders.base import VectorTextEncoder
 
 
 class ResidualHead(VectorTextEncoder):
-    """A caption's vector plus a trained residual of it, l2-normalized: the identity before training.
+    """A caption's vector plus a trained residual of it, l2-normalized: the identity before
+    training.
 
     See ``bifocal.image_encoders.ResidualHead``.
 
     Args:
         input_dim: K, dimension of the tower's vector.
-        dim: d, dimension of the embedding, equal to K; other dimensions cut the vector, or fill it with zeros.
+        dim: d, dimension of the embedding, equal to K; other dimensions cut the vector, or fill it
+            with zeros.
         hidden: units of the hidden layer.
         dropout: probability, after the ReLU.
 
@@ -22,7 +24,9 @@ class ResidualHead(VectorTextEncoder):
 
     Example:
         >>> import torch
-        >>> ResidualHead(input_dim=2, dim=2)(torch.tensor([[0.0, 4.0]]), torch.ones(1, dtype=torch.int64)).tolist()
+        >>> ResidualHead(input_dim=2, dim=2)(
+        ...     torch.tensor([[0.0, 4.0]]), torch.ones(1, dtype=torch.int64)
+        ... ).tolist()
         [[0.0, 1.0]]
     """
 

@@ -1,4 +1,5 @@
-"""Training: ``fit`` trains embeddings, ``run_epochs`` is the loop of every training; modules load at first use."""
+"""Training: ``fit`` trains embeddings, ``run_epochs`` is the loop of every training; modules load
+at first use."""
 
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,20 @@ if TYPE_CHECKING:
     from bifocal.training.preparation import prepare_inputs
 else:
     _MODULES = {
-        "World": "distributed", "torchrun_world": "distributed", "FitOptions": "fitting", "TrainingPhase": "fitting",
-        "fit": "fitting", "Precision": "precision", "recompute_activations": "gradients", "TrainingInputs": "inputs",
-        "new_model": "inputs", "TrainingTask": "loop", "run_epochs": "loop", "train_phases": "fitting",
+        "World": "distributed",
+        "torchrun_world": "distributed",
+        "FitOptions": "fitting",
+        "TrainingPhase": "fitting",
+        "fit": "fitting",
+        "Precision": "precision",
+        "recompute_activations": "gradients",
+        "TrainingInputs": "inputs",
+        "new_model": "inputs",
+        "TrainingTask": "loop",
+        "run_epochs": "loop",
+        "train_phases": "fitting",
         "prepare_inputs": "preparation",
-    }  # fmt: skip
+    }
     __getattr__ = lazy_attributes(
         __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
     )

@@ -18,7 +18,8 @@ from bifocal.training.inputs import TrainingInputs
 __all__ = ["RandomRectangle", "RegionDrop", "WordDrop"]
 
 Augment = Callable[[Batch, Generator], Batch]
-"""Returns a changed copy of a batch; all random numbers come from the generator, which belongs to the step."""
+"""Returns a changed copy of a batch; all random numbers come from the generator, which belongs to
+the step."""
 
 
 class Augmentation(CheckedByConstruction, ABC):
@@ -30,7 +31,8 @@ class Augmentation(CheckedByConstruction, ABC):
 
 
 def drop(present: Tensor, probability: float, generator: Generator) -> Tensor:
-    """Return ``present`` (B, R) bool without random elements; one element of each row that has some is always kept."""
+    """Return ``present`` (B, R) bool without random elements; one element of each row that has some
+    is always kept."""
     draws = torch.rand(present.shape, generator=generator).masked_fill(~present, -1)
     last = draws == draws.amax(dim=1, keepdim=True)
     return present & ((draws >= probability) | last)
@@ -38,10 +40,11 @@ def drop(present: Tensor, probability: float, generator: Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class RandomRectangle(Augmentation):
-    """Show only the cells in a rectangle of each image's map: of one size in a step, at a place drawn for each image.
+    """Show only the cells in a rectangle of each image's map: of one size in a step, at a place
+    drawn for each image.
 
-    A random crop of the image, without computing the layers below the map again. A mirrored image beside it gets the
-    same rectangle.
+    A random crop of the image, without computing the layers below the map again. A mirrored image
+    beside it gets the same rectangle.
 
     Args:
         least: least side of the rectangle, as a share of the map's side, in (0, 1).
@@ -59,7 +62,8 @@ class RandomRectangle(Augmentation):
             if side > 1 and views * side**2 == regions:
                 return partial(self._augment, views, side)
         raise ValueError(
-            f"RandomRectangle needs the cells of a square map, and the features have {regions} regions: leave it out"
+            f"RandomRectangle needs the cells of a square map, and the features have {regions} "
+            "regions: leave it out"
         )
 
     def _augment(self, views: int, side: int, batch: Batch, generator: Generator) -> Batch:
@@ -79,8 +83,8 @@ class RandomRectangle(Augmentation):
 class RegionDrop(Augmentation):
     """Hide each region of an image with a probability; at least one region remains.
 
-    Chen et al., "Learning the best pooling strategy for visual semantic embedding", CVPR 2021, section 3.3, "size
-    augmentation": 20 % of the regions are dropped.
+    Chen et al., "Learning the best pooling strategy for visual semantic embedding", CVPR 2021,
+    section 3.3, "size augmentation": 20 % of the regions are dropped.
 
     Args:
         probability: of each region, in (0, 1).
@@ -95,7 +99,8 @@ class RegionDrop(Augmentation):
         if inputs.features.pixels or inputs.features.regions == 1:
             found = "pixels" if inputs.features.pixels else "one vector per image"
             raise ValueError(
-                f"RegionDrop needs several regions per image, and the features are {found}: leave it out"
+                f"RegionDrop needs several regions per image, and the features are {found}: "
+                "leave it out"
             )
         return self._augment
 
@@ -108,9 +113,10 @@ class RegionDrop(Augmentation):
 class WordDrop(Augmentation):
     """Remove each word of a caption with a probability; at least one word remains.
 
-    Iyyer et al., "Deep unordered composition rivals syntactic methods for text classification", ACL 2015, section 3.2,
-    "word dropout". A dropped token is removed, so the caption gets shorter. A dropped term of a bag of words becomes 0,
-    and the others keep the norm of the bag; dense vectors beside it (``Concatenated``) do not change.
+    Iyyer et al., "Deep unordered composition rivals syntactic methods for text classification", ACL
+    2015, section 3.2, "word dropout". A dropped token is removed, so the caption gets shorter. A
+    dropped term of a bag of words becomes 0, and the others keep the norm of the bag; dense vectors
+    beside it (``Concatenated``) do not change.
 
     Args:
         probability: of each word, in (0, 1).
@@ -136,7 +142,8 @@ class WordDrop(Augmentation):
 
 
 def drop_tokens(text: TextBatch, generator: Generator, *, probability: float) -> TextBatch:
-    """Return captions, (B, T) or (B, L, T, K), without random tokens; T is the new largest length."""
+    """Return captions, (B, T) or (B, L, T, K), without random tokens; T is the new largest
+    length."""
     time = text.values.ndim // 2  # the axis of the tokens
     inside = torch.arange(text.values.shape[time]) < text.lengths.unsqueeze(1)
     kept = drop(inside, probability, generator)
@@ -155,7 +162,8 @@ def drop_tokens(text: TextBatch, generator: Generator, *, probability: float) ->
 def drop_terms(
     text: TextBatch, generator: Generator, *, columns: Tensor, probability: float
 ) -> TextBatch:
-    """Return bags of words (B, K) without random terms in ``columns`` (K,) bool; each bag keeps its norm."""
+    """Return bags of words (B, K) without random terms in ``columns`` (K,) bool; each bag keeps its
+    norm."""
     row, column = ((text.values != 0) & columns).nonzero(as_tuple=True)
     draws = torch.rand(len(row), generator=generator)
     highest = torch.full((len(text.values),), -1.0).scatter_reduce(0, row, draws, "amax")

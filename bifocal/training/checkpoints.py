@@ -23,7 +23,8 @@ EXIT_CODE = 128 + signal.SIGTERM
 
 @contextmanager
 def sigterm_guard() -> Iterator[Callable[[], bool]]:
-    """Hold back SIGTERM in the context, in the main thread only; yield a function that says whether it has arrived."""
+    """Hold back SIGTERM in the context, in the main thread only; yield a function that says whether
+    it has arrived."""
     received = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield received.is_set
@@ -36,10 +37,12 @@ def sigterm_guard() -> Iterator[Callable[[], bool]]:
 
 
 class CheckpointHook(Protocol):
-    """Called on rank 0 after each checkpoint, between two steps: no checkpoint file changes during the call."""
+    """Called on rank 0 after each checkpoint, between two steps: no checkpoint file changes during
+    the call."""
 
     def __call__(self, *, is_last: bool) -> None:
-        """Handle a new checkpoint; ``is_last``: the process exits after it, because SIGTERM arrived."""
+        """Handle a new checkpoint; ``is_last``: the process exits after it, because SIGTERM
+        arrived."""
 
 
 _hook: ContextVar[CheckpointHook | None] = ContextVar("checkpoint_hook", default=None)
@@ -63,7 +66,8 @@ def call_checkpoint_hook(*, is_last: bool) -> None:
 
 
 class Progress(NamedTuple):
-    """Position of a run: next epoch and step, from 0, sum of the epoch's losses, and a row per finished epoch."""
+    """Position of a run: next epoch and step, from 0, sum of the epoch's losses, and a row per
+    finished epoch."""
 
     epoch: int
     step: int
@@ -72,7 +76,8 @@ class Progress(NamedTuple):
 
 
 class RunState:
-    """State of a run in its own directory, which only rank 0 reads and writes; ``modules`` are all with a state.
+    """State of a run in its own directory, which only rank 0 reads and writes; ``modules`` are all
+    with a state.
 
     The best weights of ``eval_model``, by default of all modules, are kept.
     """
@@ -107,7 +112,8 @@ class RunState:
         return progress
 
     def save(self, progress: Progress, *, is_last: bool = False) -> None:
-        """Write all that the next step depends on, and call the hook; ``is_last``: the process exits after it."""
+        """Write all that the next step depends on, and call the hook; ``is_last``: the process
+        exits after it."""
         if self.world.is_main:
             save_checkpoint(self.last, self.modules, self.optimizer, progress._asdict())
             call_checkpoint_hook(is_last=is_last)
@@ -120,9 +126,11 @@ class RunState:
         model.load_state_dict(self.world.broadcast_tensors(lambda: read_tensors(self.best))[0])
 
     def batches(self, sampler: Callable[[int], Sequence[Tensor]], epoch: int) -> list[Tensor]:
-        """Return the rows of each batch of an epoch; a resumed epoch keeps the batches that it started with.
+        """Return the rows of each batch of an epoch; a resumed epoch keeps the batches that it
+        started with.
 
-        Only rank 0 draws them: samplers that mine with the model could differ between GPUs in the last bit.
+        Only rank 0 draws them: samplers that mine with the model could differ between GPUs in the
+        last bit.
         """
         path = self.directory / "batches.safetensors"
 
@@ -144,7 +152,8 @@ class RunState:
         self.save(progress, is_last=True)
         if self.world.is_main:
             log_line(
-                f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to resume"
+                f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start "
+                "again to resume"
             )
         self.world.barrier()
         sys.exit(EXIT_CODE)
@@ -152,7 +161,8 @@ class RunState:
     def abort_on_nonfinite(
         self, value: float, progress: Progress, batch: Mapping[str, Any]
     ) -> NoReturn:
-        """Write the state and a description of the batch, as JSON can hold it, and raise ``FloatingPointError``."""
+        """Write the state and a description of the batch, as JSON can hold it, and raise
+        ``FloatingPointError``."""
         state, report = (
             self.directory / f"nonfinite_loss.{suffix}" for suffix in ("safetensors", "json")
         )
@@ -161,16 +171,17 @@ class RunState:
             save_checkpoint(state, self.modules, self.optimizer, progress._asdict())
             report.write_text(json.dumps(position | dict(batch)))
         raise FloatingPointError(
-            f"the loss is {value} at epoch {position['epoch']}, step {position['step']}; the batch is described "
-            f"in {report} and the state is in {state}: lower the learning rate or max_grad_norm, or check the inputs "
-            "of this batch"
+            f"the loss is {value} at epoch {position['epoch']}, step {position['step']}; the "
+            f"batch is described in {report} and the state is in {state}: lower the learning "
+            "rate or max_grad_norm, or check the inputs of this batch"
         )
 
 
 def save_checkpoint(
     path: Path, model: nn.Module, optimizer: Optimizer, progress: Mapping[str, Any]
 ) -> None:
-    """Write everything that the next step depends on; ``progress`` is the position of the run, as JSON can hold it."""
+    """Write everything that the next step depends on; ``progress`` is the position of the run, as
+    JSON can hold it."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for parameter, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{parameter}.{name}": tensor for name, tensor in state.items()}
@@ -181,7 +192,8 @@ def save_checkpoint(
 
 
 def load_checkpoint(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer) -> None:
-    """Restore the model, the optimizer and the random state from the tensors of ``save_checkpoint``."""
+    """Restore the model, the optimizer and the random state from the tensors of
+    ``save_checkpoint``."""
     model.load_state_dict(
         {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     )

@@ -1,4 +1,5 @@
-"""Contradictions between references to a model, an initialization, batches and a loss, found before they are built."""
+"""Contradictions between references to a model, an initialization, batches and a loss, found before
+they are built."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +20,10 @@ def phase_conflicts(model: Any, batches: Any, loss: Any) -> Iterator[str]:
     batches_class: type[Batches] = registry.get(BATCHES, registry.split(batches)[0])
     losses = list(_losses(loss))
     if batches_class.loss not in (None, losses[0][0]):
-        yield f"{batches_class.__name__} needs {batches_class.loss.__name__}, with its margin: set it as loss"
+        yield (
+            f"{batches_class.__name__} needs {batches_class.loss.__name__}, with its margin: "
+            "set it as loss"
+        )
     for part, arguments in losses:
         partners = [
             name
@@ -27,7 +31,10 @@ def phase_conflicts(model: Any, batches: Any, loss: Any) -> Iterator[str]:
             if getattr(other, "loss", None) is part
         ]
         if partners and batches_class.__name__ not in partners:
-            yield f"{part.__name__} needs {' or '.join(partners)}, not {batches_class.__name__}: set batches or loss"
+            yield (
+                f"{part.__name__} needs {' or '.join(partners)}, not {batches_class.__name__}: "
+                "set batches or loss"
+            )
         if hasattr(part, "needed_scores"):
             needed, fix = part.needed_scores(arguments)
             missing = [name for name in needed if name not in model_class.scores]
@@ -36,11 +43,15 @@ def phase_conflicts(model: Any, batches: Any, loss: Any) -> Iterator[str]:
                 yield f"{part.__name__} needs {scores}, which {model_class.__name__} lacks: {fix}"
     if batches_class.single_vector and not model_class.single_vector:
         name = model_class.__name__
-        yield f"{batches_class.__name__} needs one vector per image, but a {name} has several: use TwoBranchModel"
+        yield (
+            f"{batches_class.__name__} needs one vector per image, but a {name} has several: "
+            "use TwoBranchModel"
+        )
 
 
 def model_conflicts(model: Any, initializations: Mapping[str, Any], members: int) -> Iterator[str]:
-    """Explain initializations that need other encoders, and members whose vectors cannot be concatenated."""
+    """Explain initializations that need other encoders, and members whose vectors cannot be
+    concatenated."""
     name, arguments = registry.split(model)
     model_class: type[Model] = registry.get("bifocal.models", name)
     if members > 1 and not model_class.single_vector:
@@ -51,7 +62,10 @@ def model_conflicts(model: Any, initializations: Mapping[str, Any], members: int
         part: type[Initialization] = registry.get("bifocal.training.initialization", initial)
         if part.encoders and not set(encoders) <= {*part.encoders}:
             names = " and ".join(encoders)
-            yield f"{key} is {initial}, and the encoders are {names}: set both to {' or '.join(part.encoders)}"
+            yield (
+                f"{key} is {initial}, and the encoders are {names}: set both to "
+                f"{' or '.join(part.encoders)}"
+            )
 
 
 def _losses(ref: Any) -> Iterator[tuple[type[nn.Module], dict[str, Any]]]:

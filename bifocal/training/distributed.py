@@ -1,6 +1,7 @@
 """Data-parallel training: several processes, started by ``torchrun``, share every batch.
 
-Every process encodes its part, and computes the same loss on the gathered encodings of all. Gradients are averaged by
+Every process encodes its part, and computes the same loss on the gathered encodings of all.
+Gradients are averaged by
 hand: micro-batches and freezing break the assumptions of ``DistributedDataParallel``.
 """
 
@@ -21,7 +22,8 @@ TIMEOUT = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together; only rank 0, the main process, writes files and log lines."""
+    """The processes that train together; only rank 0, the main process, writes files and log
+    lines."""
 
     rank: int = 0
     size: int = 1
@@ -36,7 +38,8 @@ class World:
         return self.rank == 0
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Concatenate the rows of all ranks in rank order, padded with zeros; the gradient is summed over the ranks."""
+        """Concatenate the rows of all ranks in rank order, padded with zeros; the gradient is
+        summed over the ranks."""
         if self.size == 1:
             return rows
         gathered: Tensor = _Gather.apply(rows, self)
@@ -89,7 +92,8 @@ class World:
     def broadcast_tensors(
         self, read: Callable[[], tuple[Mapping[str, Tensor], dict[str, Any]]]
     ) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
-        """Call ``read`` only on rank 0, and return its tensors, on the CPU, and its notes on all ranks."""
+        """Call ``read`` only on rank 0, and return its tensors, on the CPU, and its notes on all
+        ranks."""
         if self.size == 1:
             return read()
         tensors, notes = read() if self.is_main else ({}, {})
@@ -124,7 +128,8 @@ class World:
 
 @contextmanager
 def torchrun_world() -> Iterator[tuple[World, torch.device]]:
-    """Join the processes of ``torchrun``, if it started this one; yield the world and the device of this process."""
+    """Join the processes of ``torchrun``, if it started this one; yield the world and the device of
+    this process."""
     device = (
         torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         if torch.cuda.is_available()

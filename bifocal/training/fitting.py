@@ -41,8 +41,8 @@ class TrainingPhase:
     """Batches, loss and learning rate of some epochs.
 
     Args:
-        loss: ``loss(scores, matches)``; its parameters are trained, too, and its ``learned_values()`` are columns of
-            the history.
+        loss: ``loss(scores, matches)``; its parameters are trained, too, and its
+            ``learned_values()`` are columns of the history.
         frozen_until: modules that are frozen in the first epochs, None: in all.
         learning_rate_factors: factors of the learning rates of modules.
         augmentations: random changes of each batch, which depend on seed, epoch and step.
@@ -100,11 +100,12 @@ def fit(
     seed: int = 0,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    """Train ``model`` in place, load the weights of its best epoch, and return the history, one row per epoch.
+    """Train ``model`` in place, load the weights of its best epoch, and return the history, one row
+    per epoch.
 
-    ``batches``, ``validate`` and ``augment`` are those of the phase, prepared. Resume, SIGTERM and history are as in
-    ``run_epochs``. If ``torch.distributed`` is initialized, its processes share every batch, and only rank 0 writes;
-    this needs a ``TwoTower``.
+    ``batches``, ``validate`` and ``augment`` are those of the phase, prepared. Resume, SIGTERM and
+    history are as in ``run_epochs``. If ``torch.distributed`` is initialized, its processes share
+    every batch, and only rank 0 writes; this needs a ``TwoTower``.
     """
     check_module_names(model, phase.frozen_until)
     batches.begin(checkpoints)
@@ -208,7 +209,8 @@ class _EmbeddingTask(TrainingTask[Batch]):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """History, the row of the best epoch, from 1 or 0 for the initialization, and the metric that chose it."""
+    """History, the row of the best epoch, from 1 or 0 for the initialization, and the metric that
+    chose it."""
 
     history: list[Row]
     best: Row
@@ -227,15 +229,17 @@ def train_phases(
     first_epoch: int = 0,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> TrainingResult:
-    """Train ``model`` in place, each phase from the best weights of the phase before; undo a phase without improvement.
+    """Train ``model`` in place, each phase from the best weights of the phase before; undo a phase
+    without improvement.
 
-    An interrupted training that is called again with the same arguments resumes, if it has ``checkpoints``. If the
-    model is ``initialized``, its weights are validated first, as epoch 0, and kept unless a phase improves on them.
-    ``first_epoch`` is added to the epochs of the history.
+    An interrupted training that is called again with the same arguments resumes, if it has
+    ``checkpoints``. If the model is ``initialized``, its weights are validated first, as epoch 0,
+    and kept unless a phase improves on them. ``first_epoch`` is added to the epochs of the history.
     """
     if not phases:
         raise ValueError("there are no phases to train: give one or more")
-    # Check and prepare all phases first: a mistake in the last one must not cost the training of the first.
+    # Check and prepare all phases first: a mistake in the last one must not cost the training of
+    # the first.
     for phase in phases:
         check_module_names(model, phase.frozen_until)
         check_module_names(model, phase.learning_rate_factors, "learning_rate_factors")

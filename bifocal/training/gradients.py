@@ -1,4 +1,5 @@
-"""Loss of a batch and its gradients: in one pass, in micro-batches, or shared by several processes."""
+"""Loss of a batch and its gradients: in one pass, in micro-batches, or shared by several
+processes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,8 @@ Encodings = tuple[Tensor, ...]
 class TwoTower(Protocol):
     """A model that encodes images and captions separately and compares them in ``score``.
 
-    An encoding is a tensor or a tuple of tensors with one row per image or caption; padding of a row must not change
-    its scores.
+    An encoding is a tensor or a tuple of tensors with one row per image or caption; padding of a
+    row must not change its scores.
     """
 
     def embed_images(self, regions: RegionBatch) -> Tensor | Encodings: ...
@@ -42,11 +43,13 @@ def backward(
     seed: int,
     world: World,
 ) -> Tensor:
-    """Return the loss of a batch, and add its gradients to the parameters of ``model`` and ``loss``.
+    """Return the loss of a batch, and add its gradients to the parameters of ``model`` and
+    ``loss``.
 
-    Micro-batches are encoded without activations, then again, with the same random numbers, to propagate the gradient
-    of the loss of the whole batch (Gao et al., "Scaling deep contrastive learning batch size under memory limited
-    setup", 2021). Only batch norm differs: it normalizes a micro-batch, or the part of one process.
+    Micro-batches are encoded without activations, then again, with the same random numbers, to
+    propagate the gradient of the loss of the whole batch (Gao et al., "Scaling deep contrastive
+    learning batch size under memory limited setup", 2021). Only batch norm differs: it normalizes a
+    micro-batch, or the part of one process.
     """
     cast = autocast_for(batch.matches.device.type, precision)
     if micro_batch_size is None and world.size == 1:
@@ -57,8 +60,8 @@ def backward(
         return value.detach()
     if not isinstance(model, TwoTower):
         raise TypeError(
-            f"{type(model).__name__} encodes images and captions together: micro-batches and several processes need a "
-            "model with embed_images, embed_captions and score"
+            f"{type(model).__name__} encodes images and captions together: micro-batches and "
+            "several processes need a model with embed_images, embed_captions and score"
         )
     norms = batch_norms(model)
     if world.size > 1:
@@ -84,7 +87,8 @@ def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._NormBase]:
 
 
 def recompute_activations(model: nn.Module) -> None:
-    """Turn on gradient checkpointing in every timm backbone of ``model``: less memory, more time."""
+    """Turn on gradient checkpointing in every timm backbone of ``model``: less memory, more
+    time."""
     switches = [getattr(module, "set_grad_checkpointing", None) for module in model.modules()]
     if not any(switches):
         raise ValueError(
@@ -96,9 +100,11 @@ def recompute_activations(model: nn.Module) -> None:
 
 
 class CachedEncodings:
-    """Encodings of the images or captions of a batch; ``backpropagate`` passes their gradients to the parameters.
+    """Encodings of the images or captions of a batch; ``backpropagate`` passes their gradients to
+    the parameters.
 
-    ``cast`` makes a new context of the precision; ``norms`` are the batch normalizations, updated once per row.
+    ``cast`` makes a new context of the precision; ``norms`` are the batch normalizations, updated
+    once per row.
     """
 
     def __init__(
@@ -131,7 +137,8 @@ class CachedEncodings:
         return gathered if len(gathered) > 1 else gathered[0]
 
     def backpropagate(self) -> None:
-        """Encode the micro-batches again and propagate the gradients of the encodings to the parameters."""
+        """Encode the micro-batches again and propagate the gradients of the encodings to the
+        parameters."""
         if len(self.chunks) == 1:
             return
         device = self.encodings[0].device

@@ -20,7 +20,8 @@ from bifocal.training.precision import Precision
 
 @dataclass
 class TrainingInputs:
-    """Dataset, features and text of a training; ``vectorizer`` vectorizes phrases, which are not in ``text``."""
+    """Dataset, features and text of a training; ``vectorizer`` vectorizes phrases, which are not in
+    ``text``."""
 
     dataset: Dataset
     features: FeatureStore
@@ -63,7 +64,8 @@ class TrainingInputs:
 
 
 def new_model(model: Any, inputs: TrainingInputs, *, seed: int = 0) -> Model:
-    """Return a model, as for ``build_model``, with random weights and the stored weights of features and text."""
+    """Return a model, as for ``build_model``, with random weights and the stored weights of
+    features and text."""
     torch.manual_seed(seed)
     text = inputs.text
     tokens = text.format.name == "tokens"

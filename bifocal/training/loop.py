@@ -20,8 +20,8 @@ Row = dict[str, float]
 class TrainingTask(ABC, Generic[T]):
     """Targets, loss and validation for one kind of training; ``T`` is its batch type.
 
-    ``monitor`` is the metric of ``validate`` that chooses the best epoch; None: the last epoch is kept. ``name``, and
-    the metrics ``shown``, None for all, are in progress lines.
+    ``monitor`` is the metric of ``validate`` that chooses the best epoch; None: the last epoch is
+    kept. ``name``, and the metrics ``shown``, None for all, are in progress lines.
     """
 
     name: str = "training"
@@ -31,10 +31,12 @@ class TrainingTask(ABC, Generic[T]):
 
     @abstractmethod
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterable[T]]:
-        """Return the number of steps of an epoch, and its batches from ``first_step`` on; both count from 0.
+        """Return the number of steps of an epoch, and its batches from ``first_step`` on; both
+        count from 0.
 
-        A resumed epoch must get the same batches. Random numbers must come from torch's global generator, whose state
-        is in the checkpoint, or from a generator that depends only on the epoch.
+        A resumed epoch must get the same batches. Random numbers must come from torch's global
+        generator, whose state is in the checkpoint, or from a generator that depends only on the
+        epoch.
         """
 
     @abstractmethod
@@ -43,7 +45,8 @@ class TrainingTask(ABC, Generic[T]):
 
     @abstractmethod
     def backward(self, batch: T, epoch: int, step: int) -> Tensor:
-        """Compute the loss of a batch, add its gradients to the parameters, and return it detached."""
+        """Compute the loss of a batch, add its gradients to the parameters, and return it
+        detached."""
 
     def after_step(self) -> None:
         """Update what depends on the new parameters, such as averaged weights."""
@@ -79,13 +82,15 @@ def run_epochs(
 ) -> list[Row]:
     """Train until ``epochs`` epochs are done, and return the history, one row per epoch.
 
-    An interrupted run that is called again with the same arguments resumes at its last checkpoint, and ends with the
-    weights of an uninterrupted run (bit for bit on a CPU). SIGTERM writes a checkpoint after the current step and exits
-    with 143. If the task has a monitor, ``state.load_best`` gives the weights of its best epoch.
+    An interrupted run that is called again with the same arguments resumes at its last checkpoint,
+    and ends with the weights of an uninterrupted run (bit for bit on a CPU). SIGTERM writes a
+    checkpoint after the current step and exits with 143. If the task has a monitor,
+    ``state.load_best`` gives the weights of its best epoch.
 
-    ``learning_rate`` is multiplied by ``schedule(epoch, epochs)`` before every step, and by the "factor" of a parameter
-    group. ``checkpoint_every_seconds`` is the least time between two checkpoints inside an epoch. A row has epoch (from
-    1), loss (mean over the steps), learning_rate (of the last step), and the metrics of ``task.validate``.
+    ``learning_rate`` is multiplied by ``schedule(epoch, epochs)`` before every step, and by the
+    "factor" of a parameter group. ``checkpoint_every_seconds`` is the least time between two
+    checkpoints inside an epoch. A row has epoch (from 1), loss (mean over the steps), learning_rate
+    (of the last step), and the metrics of ``task.validate``.
     """
     world = state.world
     parameters = [
@@ -126,14 +131,18 @@ def run_epochs(
                 total += value
                 examples += task.size(batch)
                 pace = examples / (time.monotonic() - start)
-                status.text = f"loss {total / (step + 1):.4f}, learning rate {rate:.3g}, {pace:.0f} examples/s"
+                status.text = (
+                    f"loss {total / (step + 1):.4f}, learning rate {rate:.3g}, {pace:.0f} "
+                    "examples/s"
+                )
                 if world.any_rank(sigterm_received(), device):
                     state.terminate(Progress(epoch, step + 1, total, history))
                 if time.monotonic() - saved >= checkpoint_every_seconds and step + 1 < count:
                     state.save(Progress(epoch, step + 1, total, history))
                     saved = time.monotonic()
 
-            # A run that stopped after the last step of an epoch has no step left, so compute the rate again.
+            # A run that stopped after the last step of an epoch has no step left, so compute the
+            # rate again.
             rate = learning_rate * schedule(epoch + (count - 1) / count, epochs)
             row = {"epoch": epoch + 1, "loss": total / count, "learning_rate": rate}
             row |= world.broadcast_from_main(task.validate)
@@ -168,7 +177,8 @@ class _Status:
 def _is_best(task: TrainingTask[T], row: Row, history: Sequence[Row]) -> bool:
     assert task.monitor is not None
     sign = 1 if task.higher_is_better else -1
-    # NaN, such as the rank correlation of constant scores, is worse than any number. The first epoch is always best.
+    # NaN, such as the rank correlation of constant scores, is worse than any number. The first
+    # epoch is always best.
     earlier = [sign * past[task.monitor] for past in history if not isnan(past[task.monitor])]
     return not history or sign * row[task.monitor] > max(earlier, default=-inf)
 

@@ -1,4 +1,5 @@
-"""Training of one model or of several members as one, the weight of residual heads, and the hubness bank."""
+"""Training of one model or of several members as one, the weight of residual heads, and the hubness
+bank."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ BANK_SIZE = 4096
 
 @dataclass(frozen=True)
 class TrainedMembers:
-    """The joined model, the history of all members with epochs that count on, and the metrics of the best epochs."""
+    """The joined model, the history of all members with epochs that count on, and the metrics of
+    the best epochs."""
 
     model: Model
     history: list[Row]
@@ -56,8 +58,9 @@ def train_members(
 ) -> TrainedMembers:
     """Initialize and train each member, and concatenate the vectors of all.
 
-    Without phases, the initialization is the result, with epoch 0 as the best. ``closed_form`` has initializations of
-    further members, which no phase trains; an optional one is left out unless it raises the recall sum of "val".
+    Without phases, the initialization is the result, with epoch 0 as the best. ``closed_form`` has
+    initializations of further members, which no phase trains; an optional one is left out unless it
+    raises the recall sum of "val".
     """
     models: list[Model] = []
     results: list[TrainingResult] = []
@@ -126,10 +129,12 @@ def train_members(
 
 
 def choose_blend(model: nn.Module, inputs: TrainingInputs, seed: int = 0) -> dict[str, float]:
-    """Set the weight of all residual heads to the candidate of the highest recall sum on "val", or to 0 without a gain.
+    """Set the weight of all residual heads to the candidate of the highest recall sum on "val", or
+    to 0 without a gain.
 
-    There is a gain if the 95 % interval of the difference to weight 0, over resampled images, lies above 0. Return the
-    weight, the recall sums of the best candidate and of weight 0, and the interval.
+    There is a gain if the 95 % interval of the difference to weight 0, over resampled images, lies
+    above 0. Return the weight, the recall sums of the best candidate and of weight 0, and the
+    interval.
     """
     if not any(isinstance(module, ResidualMap) for module in model.modules()):
         return {}
@@ -158,7 +163,8 @@ def set_blend(model: nn.Module, blend: float) -> None:
 def training_bank(
     model: Any, inputs: TrainingInputs, correction: object, seed: int
 ) -> HubnessBank | None:
-    """Return at most 4,096 random captions and images of "train", if there are captions and single image vectors."""
+    """Return at most 4,096 random captions and images of "train", if there are captions and single
+    image vectors."""
     if correction is None or not is_dual_encoder(model):
         return None
     pairs, encoder = inputs.captions("train"), dual_encoder(model)

@@ -1,4 +1,5 @@
-"""Optimizers by name, groups of parameters, frozen modules, and averaged weights: what a step changes."""
+"""Optimizers by name, groups of parameters, frozen modules, and averaged weights: what a step
+changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,8 @@ from bifocal import registry
 from bifocal.registry import check_range
 
 FreezeSchedule = Mapping[str, int | None]
-"""``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0; None: always."""
+"""``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0;
+None: always."""
 
 
 def check_module_names(
@@ -36,8 +38,9 @@ def check_module_names(
 def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -> None:
     """Set ``model`` to training mode, and freeze the modules whose epoch has not come.
 
-    The most specific name wins. A frozen module does not change at all: its parameters get no gradient, and its buffers
-    (the statistics of batch norm) stay in evaluation mode. Other modules keep their ``requires_grad``.
+    The most specific name wins. A frozen module does not change at all: its parameters get no
+    gradient, and its buffers (the statistics of batch norm) stay in evaluation mode. Other modules
+    keep their ``requires_grad``.
     """
     model.train()
     for name, parameter in model.named_parameters():
@@ -51,7 +54,8 @@ def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -
 
 
 def most_specific_rule(name: str, module_names: Iterable[str]) -> str | None:
-    """Return the longest of ``module_names`` that is ``name`` or a parent of it; None if there is none."""
+    """Return the longest of ``module_names`` that is ``name`` or a parent of it; None if there is
+    none."""
     rules = [rule for rule in module_names if name == rule or name.startswith(rule + ".")]
     return max(rules, key=len, default=None)
 
@@ -73,7 +77,8 @@ def build_optimizer(
 
 
 def parameter_groups(model: nn.Module, factors: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the parameters of ``model``, also frozen ones, in groups of one factor; the most specific name wins."""
+    """Return the parameters of ``model``, also frozen ones, in groups of one factor; the most
+    specific name wins."""
     check_module_names(model, factors, "learning_rate_factors")
     groups: dict[float, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
@@ -83,10 +88,11 @@ def parameter_groups(model: nn.Module, factors: Mapping[str, float]) -> list[dic
 
 
 def limit_weight_decay(groups: Iterable[dict[str, Any]], optimizer: Any) -> list[dict[str, Any]]:
-    """Return the groups such that weight decay changes only matrices, not biases, norms and scalars of a loss.
+    """Return the groups such that weight decay changes only matrices, not biases, norms and scalars
+    of a loss.
 
-    He et al., "Bag of tricks for image classification", CVPR 2019, section 3.1, "no bias decay"; a temperature that
-    decays would be pulled to 1.
+    He et al., "Bag of tricks for image classification", CVPR 2019, section 3.1, "no bias decay"; a
+    temperature that decays would be pulled to 1.
     """
     if not registry.all_arguments("torch.optim", optimizer).get("weight_decay"):
         return list(groups)
@@ -101,10 +107,12 @@ def limit_weight_decay(groups: Iterable[dict[str, Any]], optimizer: Any) -> list
 
 
 def average_weights(model: nn.Module, decay: float) -> AveragedModel:
-    """Return a copy of ``model``, in ``.module``; call ``update_parameters(model)`` on it after every step.
+    """Return a copy of ``model``, in ``.module``; call ``update_parameters(model)`` on it after
+    every step.
 
-    w' <- d w' + (1 - d) w with d = min(decay, (1 + t) / (10 + t)) at step t: the random initial weights are forgotten
-    whatever the decay, in [0, 1). Buffers (statistics of batch norm) are copied, not averaged.
+    w' <- d w' + (1 - d) w with d = min(decay, (1 + t) / (10 + t)) at step t: the random initial
+    weights are forgotten whatever the decay, in [0, 1). Buffers (statistics of batch norm) are
+    copied, not averaged.
     """
 
     def update(averages: Sequence[Tensor], weights: Sequence[Tensor], steps: Tensor | int) -> None:

@@ -19,7 +19,8 @@ from bifocal.text.store import collate
 from bifocal.text.vectorizers.base import FittedVectorizer
 
 TOLERANCE = 1e-3
-"""Maximum difference of the coordinates of a phrase's box and of a stored ground-truth box, relative to the image."""
+"""Maximum difference of the coordinates of a phrase's box and of a stored ground-truth box,
+relative to the image."""
 IMAGES = 16
 """Images whose boxes are embedded at once."""
 MAX_WAITING = 4_000_000
@@ -27,15 +28,18 @@ MAX_WAITING = 4_000_000
 
 
 class PhraseBoxPairs:
-    """Distinct phrases of a split, the proposals of its images, and the ground-truth boxes that are stored with them.
+    """Distinct phrases of a split, the proposals of its images, and the ground-truth boxes that are
+    stored with them.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. Phrases that
-    differ only in case are one phrase. A box that overlaps a ground-truth box of a phrase by at least ``min_iou`` is
-    never its negative: a batch that holds one counts it as a match, as evaluation does.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016,
+    section 3.3. Phrases that differ only in case are one phrase. A box that overlaps a ground-truth
+    box of a phrase by at least ``min_iou`` is never its negative: a batch that holds one counts it
+    as a match, as evaluation does.
 
-    A box is a number: S = ``regions`` times the row of its image in ``image_ids``, plus its region in the store,
-    proposals first. ``phrase_images`` (n, 2) has rows of each phrase and of each of its images, sorted by image;
-    ``positives`` (m, 2) has rows of a phrase and numbers of its ground-truth boxes, sorted by phrase.
+    A box is a number: S = ``regions`` times the row of its image in ``image_ids``, plus its region
+    in the store, proposals first. ``phrase_images`` (n, 2) has rows of each phrase and of each of
+    its images, sorted by image; ``positives`` (m, 2) has rows of a phrase and numbers of its
+    ground-truth boxes, sorted by phrase.
     """
 
     def __init__(
@@ -65,7 +69,8 @@ class PhraseBoxPairs:
         for image, (image_id, rows) in enumerate(zip(self.image_ids, groups.values(), strict=True)):
             if not np.isfinite(proposals[image]).any():
                 raise ValueError(
-                    f"the features of image {image_id!r} have no boxes: extract features of boxes, such as Proposals"
+                    f"the features of image {image_id!r} have no boxes: extract features of "
+                    "boxes, such as Proposals"
                 )
             boxes = [relative_boxes(given, *sizes[image_id]) for given in rows["boxes"]]
             phrase = np.repeat(
@@ -94,8 +99,8 @@ class PhraseBoxPairs:
         """Return the positives (k, 2), with the same random boxes of each phrase in every call."""
         if not len(self.positives):
             raise ValueError(
-                "the features hold no ground-truth boxes of the phrases to train on: set truth_regions of Proposals, "
-                "or of ImageArrays, and extract the features again"
+                "the features hold no ground-truth boxes of the phrases to train on: set "
+                "truth_regions of Proposals, or of ImageArrays, and extract the features again"
             )
         keys = torch.rand(len(self.positives), generator=Generator().manual_seed(0))
         return self.positives[
@@ -103,7 +108,8 @@ class PhraseBoxPairs:
         ]
 
     def batch(self, rows: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
-        """Return boxes as images and phrases as captions, of ``rows`` (n, 2); phrase -1 adds only a negative box."""
+        """Return boxes as images and phrases as captions, of ``rows`` (n, 2); phrase -1 adds only a
+        negative box."""
         if world_size > 1:
             raise ValueError("PhraseBoxes trains in one process: start it without torchrun")
         boxes, phrases = rows[:, 1].unique(), rows[:, 0][rows[:, 0] >= 0].unique()
@@ -114,7 +120,8 @@ class PhraseBoxPairs:
         return Batch(ids, self.boxes(boxes), self.texts(phrases), self.matches(boxes, phrases))
 
     def matches(self, boxes: Tensor, phrases: Tensor) -> Tensor:
-        """Return whether boxes (B,), ascending, overlap a ground-truth box of phrases (M,): (B, M) bool."""
+        """Return whether boxes (B,), ascending, overlap a ground-truth box of phrases (M,): (B, M)
+        bool."""
         first, last = (
             torch.searchsorted(self._overlapping, row * self._width)
             for row in (phrases, phrases + 1)
@@ -130,7 +137,8 @@ class PhraseBoxPairs:
         return matches
 
     def overlaps(self, phrases: Tensor, boxes: Tensor) -> Tensor:
-        """Return whether each of these boxes overlaps a ground-truth box of the phrase beside it; shapes broadcast."""
+        """Return whether each of these boxes overlaps a ground-truth box of the phrase beside it;
+        shapes broadcast."""
         codes = phrases * self._width + boxes
         place = torch.searchsorted(self._overlapping, codes).clamp(max=len(self._overlapping) - 1)
         return (
@@ -140,7 +148,8 @@ class PhraseBoxPairs:
         )
 
     def boxes(self, rows: Tensor) -> RegionBatch:
-        """Return the features of the boxes with these numbers (n,), each as an image with one region."""
+        """Return the features of the boxes with these numbers (n,), each as an image with one
+        region."""
         return self.features.gather_regions(
             self._store_rows[(rows // self.regions).numpy()], rows % self.regions
         )
@@ -165,7 +174,8 @@ class PhraseBoxPairs:
 
 
 def draw_per_group(groups: Tensor, keys: Tensor, maximum: int) -> Tensor:
-    """Return the rows with each group's ``maximum`` lowest ``keys`` (n,), sorted by group, then by key.
+    """Return the rows with each group's ``maximum`` lowest ``keys`` (n,), sorted by group, then by
+    key.
 
     With random keys the draw is uniform, also if it is made in parts that are drawn again together.
     """
@@ -194,9 +204,10 @@ def hard_negative_boxes(
 ) -> Tensor:
     """Return proposals that the model scores above one of the ground-truth boxes of a phrase.
 
-    Wang, Li, Lazebnik, CVPR 2016, section 3.3: proposals of the phrase's images that overlap none of its ground-truth
-    boxes. ``positives`` (n, 2) are rows of phrases and numbers of their ground-truth boxes. Return (k, 2) int64, sorted
-    by phrase, at most ``max_negatives`` of each, drawn at random.
+    Wang, Li, Lazebnik, CVPR 2016, section 3.3: proposals of the phrase's images that overlap none
+    of its ground-truth boxes. ``positives`` (n, 2) are rows of phrases and numbers of their
+    ground-truth boxes. Return (k, 2) int64, sorted by phrase, at most ``max_negatives`` of each,
+    drawn at random.
     """
     vectors = embed_phrases(model, pairs)
     threshold = torch.full((len(pairs.phrases),), torch.inf)
@@ -231,7 +242,8 @@ def embed_phrases(model: DualEncoder, pairs: PhraseBoxPairs) -> Tensor:
 def image_scores(
     model: DualEncoder, pairs: PhraseBoxPairs, vectors: Tensor
 ) -> Iterator[ImageScores]:
-    """Yield the scores of each image with phrases, embedded as ``vectors``; few images are in memory at a time."""
+    """Yield the scores of each image with phrases, embedded as ``vectors``; few images are in
+    memory at a time."""
     phrases_of_image = pairs.phrase_images[:, 0].split(
         pairs.phrase_images[:, 1].bincount().tolist()
     )

@@ -1,4 +1,5 @@
-"""Data of a training in one call: dataset, features and text of a corpus, for scripts and notebooks."""
+"""Data of a training in one call: dataset, features and text of a corpus, for scripts and
+notebooks."""
 
 import json
 from collections.abc import Callable
@@ -27,8 +28,8 @@ def prepare_inputs(
 ) -> TrainingInputs:
     """Return dataset, features and text of a corpus; write them below ``home``.
 
-    A second call with the same references opens what the first has written; delete ``home`` after a change of code or
-    files. At most 1 % of the entries of the corpus may be broken.
+    A second call with the same references opens what the first has written; delete ``home`` after a
+    change of code or files. At most 1 % of the entries of the corpus may be broken.
 
     Example::
 

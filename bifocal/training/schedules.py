@@ -1,4 +1,5 @@
-"""Learning-rate schedules: ``schedule(epoch, epochs)`` is the factor of the learning rate after ``epoch`` epochs.
+"""Learning-rate schedules: ``schedule(epoch, epochs)`` is the factor of the learning rate after
+``epoch`` epochs.
 
 ``epoch`` counts from 0 and is fractional within an epoch; ``epochs`` is the length of the training.
 """
@@ -83,9 +84,11 @@ class Step(_Checked):
 
 @dataclass(frozen=True)
 class Cosine(_Checked):
-    """Raise the learning rate linearly from 0 during the warm-up, then let it fall to 0 as half a cosine.
+    """Raise the learning rate linearly from 0 during the warm-up, then let it fall to 0 as half a
+    cosine.
 
-    Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017, eq. (5), one cycle.
+    Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017, eq.
+    (5), one cycle.
 
     Args:
         warmup: length of the warm-up as a fraction of the training, in [0, 1).

@@ -1,4 +1,5 @@
-"""Images with one text each as training pairs for semantic retrieval, and triplets, which the current model mines."""
+"""Images with one text each as training pairs for semantic retrieval, and triplets, which the
+current model mines."""
 
 from collections.abc import Sequence
 
@@ -23,16 +24,18 @@ BLOCK = 256
 
 
 class SemanticPairs:
-    """Images with one text each: the l2-normalized sum of the vectors of their captions, a sparse matrix.
+    """Images with one text each: the l2-normalized sum of the vectors of their captions, a sparse
+    matrix.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4; with the vectors of
-    ``TFIDF(documents="images")`` the sum is the tf-idf of all words of an image.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4; with the
+    vectors of ``TFIDF(documents="images")`` the sum is the tf-idf of all words of an image.
     """
 
     def __init__(self, pairs: ImageCaptionPairs) -> None:
         if pairs.text.format.name not in ("vectors", "sparse"):
             raise ValueError(
-                f"semantic pairs need one vector per caption, not {pairs.text.format.name}: vectorize with TFIDF"
+                f"semantic pairs need one vector per caption, not {pairs.text.format.name}: "
+                "vectorize with TFIDF"
             )
         self.pairs = pairs
         self.vectors = sum_by_image(
@@ -44,9 +47,11 @@ class SemanticPairs:
         return len(self.pairs.image_ids)
 
     def batch(self, triplets: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
-        """Return images and texts of B triplets: B queries, then their relevant images, then their irrelevant images.
+        """Return images and texts of B triplets: B queries, then their relevant images, then their
+        irrelevant images.
 
-        ``matches`` (3 B, 3 B) has 1 for a query and its relevant image, -1 for its irrelevant image, and 0 elsewhere.
+        ``matches`` (3 B, 3 B) has 1 for a query and its relevant image, -1 for its irrelevant
+        image, and 0 elsewhere.
         """
         if world_size > 1:
             raise ValueError(
@@ -70,23 +75,27 @@ class SemanticPairs:
         return TextBatch(dense, torch.ones(len(images), dtype=torch.int64))
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return s of section 5.1, the product of the texts, for n image pairs in these rows (n,) and (n,)."""
+        """Return s of section 5.1, the product of the texts, for n image pairs in these rows (n,)
+        and (n,)."""
         products = self.vectors[first.numpy()].multiply(self.vectors[second.numpy()])
         return torch.from_numpy(products.sum(axis=1).A1)
 
     def embed_images(self, model: DualEncoder, images: Tensor) -> Tensor:
-        """Return the embeddings (n, d) of the images of these rows (n,); leave the model in evaluation mode."""
+        """Return the embeddings (n, d) of the images of these rows (n,); leave the model in
+        evaluation mode."""
         store = self.pairs.features
         rows = store.rows(self.pairs.image_ids[row] for row in images.tolist())
         return embed_images(model, store.batches(rows, BATCH))
 
     def embed_texts(self, model: DualEncoder, images: Tensor) -> Tensor:
-        """Return the embeddings (n, d) of the texts of these images; leave the model in evaluation mode."""
+        """Return the embeddings (n, d) of the texts of these images; leave the model in evaluation
+        mode."""
         return embed_texts(model, (self.texts(rows) for rows in images.split(BATCH)))
 
 
 def relevant_images(pairs: SemanticPairs, neighbors: int = 32) -> Tensor:
-    """Return the other images with the nearest texts by dot product, (N, neighbors), nearest first; section 5.1."""
+    """Return the other images with the nearest texts by dot product, (N, neighbors), nearest first;
+    section 5.1."""
     nearest = []
     for rows in torch.arange(len(pairs)).split(BLOCK):
         scores = torch.from_numpy((pairs.vectors[rows.numpy()] @ pairs.vectors.T).toarray())
@@ -101,11 +110,13 @@ def mine_triplets(
     margin: float,
     triplets_per_pair: int = 100,
 ) -> Tensor:
-    """Return the triplets with the largest loss per query and relevant image, in a pool of P images.
+    """Return the triplets with the largest loss per query and relevant image, in a pool of P
+    images.
 
-    The first Q images of the pool are the queries. The loss is the weighted sum of the trained equations (1)-(3);
-    ``similarities`` has the weight and the similarity (Q, P) of each. ``relevance`` is (Q, P) bool. Triplets without a
-    loss have no gradient and are left out. Return (T, 3) int64: query, relevant and irrelevant image.
+    The first Q images of the pool are the queries. The loss is the weighted sum of the trained
+    equations (1)-(3); ``similarities`` has the weight and the similarity (Q, P) of each.
+    ``relevance`` is (Q, P) bool. Triplets without a loss have no gradient and are left out. Return
+    (T, 3) int64: query, relevant and irrelevant image.
     """
     mined = []
     for query, is_relevant in enumerate(relevance):

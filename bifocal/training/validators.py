@@ -34,7 +34,8 @@ __all__ = ["Phrases", "Pointing", "Recall", "Semantic"]
 KS = (1, 5, 10)
 RS = (8, 16, 32, 64, 128)
 Validate = Callable[[nn.Module], dict[str, float]]
-"""Returns the metrics of a model, in percent, on the validation split; leaves the model in evaluation mode."""
+"""Returns the metrics of a model, in percent, on the validation split; leaves the model in
+evaluation mode."""
 
 
 class Validation(CheckedByConstruction, ABC):
@@ -55,7 +56,8 @@ class SelfRanking(Protocol):
     """A model without single vectors, which computes the ranks itself."""
 
     def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
-        """Return the ranks of caption retrieval and of image retrieval, computed in evaluation mode."""
+        """Return the ranks of caption retrieval and of image retrieval, computed in evaluation
+        mode."""
         ...
 
 
@@ -64,7 +66,8 @@ class Recall(Validation):
     """R@1, R@5 and R@10 of caption and image retrieval; their sum chooses the epoch.
 
     Args:
-        images: number of images of the split to rank, the first ones, with all their captions; None for all.
+        images: number of images of the split to rank, the first ones, with all their captions; None
+            for all.
     """
 
     monitor: ClassVar[str] = "recall_sum"
@@ -81,7 +84,8 @@ class Recall(Validation):
 def model_ranks(
     model: nn.Module, pairs: ImageCaptionPairs, precision: Precision = "float32"
 ) -> tuple[Ranks, Ranks]:
-    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query per caption)."""
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query
+    per caption)."""
     model.eval()
     if isinstance(model, SelfRanking):
         return model.retrieval_ranks(pairs)
@@ -90,13 +94,14 @@ def model_ranks(
             vectors = embed(dual_encoder(model), pairs)
         return retrieval_ranks(*vectors, pairs.image_of_caption)
     raise TypeError(
-        f"{type(model).__name__} cannot be validated: give it embed_images, embed_captions and single_vector = True, "
-        "or retrieval_ranks(pairs)"
+        f"{type(model).__name__} cannot be validated: give it embed_images, embed_captions and "
+        "single_vector = True, or retrieval_ranks(pairs)"
     )
 
 
 def recall_metrics(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
-    """Return R@1, R@5, R@10 of both directions, in percent, and their sum, for the ranks of ``model_ranks``."""
+    """Return R@1, R@5, R@10 of both directions, in percent, and their sum, for the ranks of
+    ``model_ranks``."""
     report = summarize(ranks, KS)
     metrics = {
         f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in KS
@@ -106,7 +111,8 @@ def recall_metrics(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Phrases(Validation):
-    """R@1 of phrases: how often the best proposal of an image is correct for a phrase; each counts once per image."""
+    """R@1 of phrases: how often the best proposal of an image is correct for a phrase; each counts
+    once per image."""
 
     monitor: ClassVar[str] = "phrase_R@1"
 
@@ -128,7 +134,8 @@ def phrase_recall(pairs: PhraseBoxPairs, model: nn.Module) -> dict[str, float]:
 class Pointing(Validation):
     """Accuracy of the pointing game on the phrases of "val".
 
-    Akbari et al., CVPR 2019, section 4.1, choose the epoch of a model trained on COCO by the phrases of Flickr30k
+    Akbari et al., CVPR 2019, section 4.1, choose the epoch of a model trained on COCO by the
+    phrases of Flickr30k
     Entities: give ``val`` of the corpus ``Combined`` these images.
 
     Args:
@@ -148,7 +155,8 @@ class Pointing(Validation):
         dataset = inputs.dataset.split("val")
         if not len(dataset.phrases):
             raise ValueError(
-                "the split val has no phrases with boxes to point at: choose another validator, or add phrases"
+                "the split val has no phrases with boxes to point at: choose another "
+                "validator, or add phrases"
             )
         features = inputs.features
         if (
@@ -156,7 +164,8 @@ class Pointing(Validation):
             and features.gather(features.rows(dataset.images["image_id"][:1])).boxes.isnan().all()
         ):
             raise ValueError(
-                "the features have no boxes to point at: choose another validator, or extract a grid"
+                "the features have no boxes to point at: choose another validator, or extract "
+                "a grid"
             )
         vectorizer, localizer = (
             CachedVectorizer(inputs.vectorizer.vectorizer),
@@ -170,7 +179,8 @@ class Pointing(Validation):
             own = localizer.for_model(model.eval())
             if own is None:
                 raise TypeError(
-                    f"{type(model.image_encoder).__name__} has no localizer: choose another validator"
+                    f"{type(model.image_encoder).__name__} has no localizer: choose another "
+                    "validator"
                 )
             hits = point_at_phrases(
                 PhraseLocator(model, own, features, vectorizer), dataset, rows
@@ -182,10 +192,12 @@ class Pointing(Validation):
 
 @dataclass(frozen=True)
 class Semantic(Validation):
-    """NDCG of images retrieved by images, ``ndcg``: the area under NDCG@R for R from 8 to 128, in percent.
+    """NDCG of images retrieved by images, ``ndcg``: the area under NDCG@R for R from 8 to 128, in
+    percent.
 
-    Gordo and Larlus, CVPR 2017, section 6.1: at most 1,000 queries; the relevance of an image is the dot product of the
-    tf-idf texts. Texts are not embedded, so a model without texts ("V") is measured too.
+    Gordo and Larlus, CVPR 2017, section 6.1: at most 1,000 queries; the relevance of an image is
+    the dot product of the tf-idf texts. Texts are not embedded, so a model without texts ("V") is
+    measured too.
 
     Args:
         images: images of "val" that are ranked, drawn once; None for all.

@@ -37,7 +37,8 @@ def run(
     collection: Path,
     index: Path,
 ) -> dict[str, float]:
-    """Write the index, and return its size, recall, latency and calibration, which needs enough images of "val"."""
+    """Write the index, and return its size, recall, latency and calibration, which needs enough
+    images of "val"."""
     exact = index_of_collection(Collection.open(collection), HubnessBank.read(embedding))
     exact.description.check_model(model_hash(onnx))
     captions = HeldOutCaptions.sample(

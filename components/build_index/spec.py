@@ -10,8 +10,9 @@ class BuildIndexParams(Params):
 
     factory: str = Field(
         min_length=1,
-        description="exact; an index_factory string of faiss, such as IVF4096,SQ8, or with Cut64, before it for the "
-        "first 64 numbers of each vector; or auto, which chooses by the number of images, memory_mb and latency_ms",
+        description="exact; an index_factory string of faiss, such as IVF4096,SQ8, or with "
+        "Cut64, before it for the first 64 numbers of each vector; or auto, which "
+        "chooses by the number of images, memory_mb and latency_ms",
     )
     memory_mb: float = Field(
         gt=0, description="memory that a search may need, megabytes of 10^6 bytes; read with auto"
@@ -22,7 +23,8 @@ class BuildIndexParams(Params):
     recall: float = Field(
         gt=0,
         le=1,
-        description="least recall@10 of an approximate index against exact search, with its least effort",
+        description="least recall@10 of an approximate index against exact search, with its "
+        "least effort",
     )
     queries: int = Field(
         ge=1,
@@ -35,7 +37,8 @@ class BuildIndexParams(Params):
 
 COMPONENT = Component(
     name="build_index",
-    summary="Build a search index with measured recall and latency, and calibrate its scores to probabilities.",
+    summary="Build a search index with measured recall and latency, and calibrate its scores "
+    "to probabilities.",
     image="cpu",
     params=BuildIndexParams,
     inputs=("dataset", "embedding", "onnx", "collection"),

@@ -45,7 +45,8 @@ class Registered:
 
 
 def run(params: CanaryParams, *, registration: Path, canary: Path) -> dict[str, Any]:
-    """Wait until the rule promotes or withdraws the version that ``registration`` names, and record the decision."""
+    """Wait until the rule promotes or withdraws the version that ``registration`` names, and record
+    the decision."""
     registered = json.loads((registration / "registration.json").read_text())
     rule = TypeAdapter(Rule).validate_python(params.rule)
     with TemporaryDirectory() as work:
@@ -73,7 +74,8 @@ def run(params: CanaryParams, *, registration: Path, canary: Path) -> dict[str, 
     if verdict == "wait":
         name = f"version {registered['version']} of {registered['model']}"
         notice(
-            f"bifocal canary, {name}: no decision after {params.hours:g} hours: {'; '.join(reasons)}",
+            f"bifocal canary, {name}: no decision after {params.hours:g} hours: "
+            f"{'; '.join(reasons)}",
             "yellow",
         )
     return {VERDICT: verdict}
@@ -87,7 +89,8 @@ def api_key() -> str | None:
 def wait_for_decision(
     look: Look, rule: Rule, hours: float
 ) -> tuple[Report | None, Decision | None, str | None]:
-    """Look every ten minutes until the rule decides, or the time is over; the intervals of the rule hold at each look.
+    """Look every ten minutes until the rule decides, or the time is over; the intervals of the rule
+    hold at each look.
 
     Returns:
         The report, the decision, and why there is none.
@@ -104,7 +107,8 @@ def wait_for_decision(
 def log_decision(
     model: Registered, report: Report, decision: Decision
 ) -> tuple[RegisteredVersion, dict[str, Any]]:
-    """Log a decision with the candidate, which is withdrawn if the rule says so; return the candidate and the record.
+    """Log a decision with the candidate, which is withdrawn if the rule says so; return the
+    candidate and the record.
 
     Raises:
         ValueError: the report compares other releases than the registry has.
@@ -140,7 +144,7 @@ def _candidate(model: Registered, report: Report) -> RegisteredVersion:
             release.digest,
         ):
             raise ValueError(
-                f"the report has {release.name} as the {arm}, but the registry now has another version: wait until "
-                "the service compares the present releases"
+                f"the report has {release.name} as the {arm}, but the registry now has another "
+                "version: wait until the service compares the present releases"
             )
     return candidate

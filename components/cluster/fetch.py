@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def run(
     params: "FetchParams", *, repository: str, versions: str, user_files: Path
 ) -> dict[str, float]:
-    """Copy each path to ``user_files``; ``versions`` is JSON of the step ``fingerprint``: the commit of each path."""
+    """Copy each path to ``user_files``; ``versions`` is JSON of the step ``fingerprint``: the
+    commit of each path."""
     commits = json.loads(versions)
     for path in params.paths:
         revision = commits[path]

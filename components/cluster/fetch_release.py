@@ -24,7 +24,8 @@ def run(
     index: Path,
     registration: Path,
 ) -> dict[str, float]:
-    """Download a release and verify its hashes; ``embedding`` gets only the hubness bank, if there is one."""
+    """Download a release and verify its hashes; ``embedding`` gets only the hubness bank, if there
+    is one."""
     found = get_version_number(params.model, int(version))
     with TemporaryDirectory() as folder:
         graphs, released = download_release(found, release, Path(folder))
@@ -36,7 +37,8 @@ def run(
         }
         for target, part in parts.items():
             if part.is_dir():
-                # The manifest of the stage that wrote the part does not describe the output of this one.
+                # The manifest of the stage that wrote the part does not describe the output of this
+                # one.
                 shutil.copytree(
                     part, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST)
                 )

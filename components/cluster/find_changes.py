@@ -17,7 +17,8 @@ from runtime.mlflow import RegisteredVersion, get_version, version_tags
 
 
 def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
-    """Compare the images outside the test split with the last training's by content, or, without any, as a whole."""
+    """Compare the images outside the test split with the last training's by content, or, without
+    any, as a whole."""
     last = get_version(params.model, params.alias)
     if last is None:
         return _decide(
@@ -28,8 +29,8 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     same = tags.get("hash.dataset") == artifact_hash(dataset)
     change = float(not same) if not now or not then else len(now ^ then) / len(then)
     compared = (
-        f"{len(now - then):,} images are new and {len(then - now):,} are gone since the training of version "
-        f"{last.number} with {len(then):,} images: {change:.1%}"
+        f"{len(now - then):,} images are new and {len(then - now):,} are gone since the "
+        f"training of version {last.number} with {len(then):,} images: {change:.1%}"
     )
     if change >= params.least:
         return _decide(True, change, f"{compared}, at least {params.least:.1%}: train")

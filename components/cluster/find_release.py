@@ -8,10 +8,12 @@ from runtime.mlflow.releases import read_digest
 
 
 def run(params: FindReleaseParams) -> dict[str, Any]:
-    """Return the number of the version and the hash of its release, from which ``fetch_release`` is cached."""
+    """Return the number of the version and the hash of its release, from which ``fetch_release`` is
+    cached."""
     version = get_version(params.model, params.alias)
     if version is None:
         raise ValueError(
-            f"no version of {params.model} has the alias {params.alias!r}: run the flow train or retrain first"
+            f"no version of {params.model} has the alias {params.alias!r}: run the flow train "
+            "or retrain first"
         )
     return {"version": str(version.number), "release": read_digest(version)}

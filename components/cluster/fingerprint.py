@@ -14,11 +14,13 @@ from runtime.s3.uri import is_remote
 
 
 def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[str, Any]:
-    """Return the number of sources, the page in MLflow and, for each stage, the versions of its sources as JSON.
+    """Return the number of sources, the page in MLflow and, for each stage, the versions of its
+    sources as JSON.
 
-    The version of a path is the last commit that changed it, and of an ``s3://`` address a digest of its objects' names
-    and ETags. Without a repository, it is a digest of the names, sizes and times of the files. The step also creates
-    the MLflow run that the runs of the stages are nested in.
+    The version of a path is the last commit that changed it, and of an ``s3://`` address a digest
+    of its objects' names and ETags. Without a repository, it is a digest of the names, sizes and
+    times of the files. The step also creates the MLflow run that the runs of the stages are nested
+    in.
     """
     kfp_run = os.environ.get("KFP_RUN_ID")
     page = create_pipeline_run(kfp_run, tags={"git_commit": git_commit()}).url if kfp_run else ""

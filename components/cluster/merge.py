@@ -8,7 +8,8 @@ from runtime.spec import Params
 
 
 def run(params: Params, *, features: Path, **shards: Path) -> dict[str, float]:
-    """Link the files of all shards into one feature store, or copy them from another file system."""
+    """Link the files of all shards into one feature store, or copy them from another file
+    system."""
     manifests = read_shards(shards.values(), "extract")
     check_equal_files(manifests, "extract")
     for path, manifest in manifests.items():

@@ -8,7 +8,8 @@ from runtime.spec import Params
 
 
 def run(params: Params, *, collection: Path, **shards: Path) -> dict[str, float]:
-    """Merge all shards into one collection; link their files, or copy them from another file system."""
+    """Merge all shards into one collection; link their files, or copy them from another file
+    system."""
     manifests = read_shards(shards.values(), "embed")
     merged = merge_collections(list(manifests), collection, link)
     return {

@@ -23,7 +23,8 @@ REFERENCE_PAGE = (
 def run(
     params: MonitorParams, *, onnx: Path, collection: Path, index: Path, monitoring: Path
 ) -> dict[str, float]:
-    """Compare the days up to yesterday with the reference, or write the first one; send crossed thresholds."""
+    """Compare the days up to yesterday with the reference, or write the first one; send crossed
+    thresholds."""
     day = datetime.now(UTC).date() - timedelta(days=1)
     with TemporaryDirectory() as work:
         folder = Path(work) / "monitoring"
@@ -54,7 +55,8 @@ def run(
         log_monitoring(week, monitor.reference(), monitor.page(day))
         for finding in week.crossed:
             log_line(
-                f"{finding.name}: {finding.reference:.3g} -> {finding.value:.3g}, p = {finding.p_value:.2g}"
+                f"{finding.name}: {finding.reference:.3g} -> {finding.value:.3g}, p = "
+                f"{finding.p_value:.2g}"
             )
         return {
             "crossed": float(len(week.crossed)),

@@ -14,12 +14,14 @@ from runtime.redaction import redact
 from runtime.spec import Params
 
 WAIT_SECONDS, POLL_SECONDS = 60.0, 5.0
-# Kubeflow gives states of ML Metadata (kubeflow/pipelines 2.17, backend/src/v2/driver/resolve.go:472).
+# Kubeflow gives states of ML Metadata (kubeflow/pipelines 2.17,
+# backend/src/v2/driver/resolve.go:472).
 SUCCESS = ("COMPLETE", "CACHED", "SUCCEEDED")
 
 
 def run(params: Params, *, status: Mapping[str, Any]) -> dict[str, float]:
-    """Send a failed run's reasons to ``BIFOCAL_NOTICE_URL``; ``status`` is Kubeflow's PipelineTaskFinalStatus."""
+    """Send a failed run's reasons to ``BIFOCAL_NOTICE_URL``; ``status`` is Kubeflow's
+    PipelineTaskFinalStatus."""
     run_id = os.environ.get("KFP_RUN_ID", "")
     problem = "" if status["state"] in SUCCESS else _problem(run_id, status)
     try:
@@ -29,7 +31,8 @@ def run(params: Params, *, status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _problem(run_id: str, status: Mapping[str, Any]) -> str:
-    """Return which tasks failed, "" if none did: the state of a run can also be wrong when it succeeded."""
+    """Return which tasks failed, "" if none did: the state of a run can also be wrong when it
+    succeeded."""
     deadline = time.monotonic() + WAIT_SECONDS
     try:
         # The API server has the state of Argo some seconds later.
@@ -60,7 +63,8 @@ def _send(run_id: str, status: Mapping[str, Any], problem: str) -> int:
 
 
 def _end_mlflow_run(run_id: str, *, succeeded: bool) -> None:
-    """End the parent run of this pipeline run; a server that is down must not make a finished run fail."""
+    """End the parent run of this pipeline run; a server that is down must not make a finished run
+    fail."""
     if run_id:
         try:
             end_pipeline_run(run_id, succeeded)

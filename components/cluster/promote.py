@@ -44,7 +44,8 @@ class PromotionDecision:
 def run(
     params: PromoteParams, *, dataset: Path, features: Path, registration: Path, promotion: Path
 ) -> dict[str, Any]:
-    """Decide on the version that ``registration`` names and write ``decision.json``; a refusal is not an error."""
+    """Decide on the version that ``registration`` names and write ``decision.json``; a refusal is
+    not an error."""
     registered = json.loads((registration / "registration.json").read_text())
     policy = params.policy.model_copy(update={"model": registered["model"]})
     number, decide_only, policy_file = registered["version"], params.decide_only, params.policy_file
@@ -68,11 +69,12 @@ def promote(
     decide_only: bool = False,
     policy_file: str = "promotion.yaml",
 ) -> PromotionDecision:
-    """Compare the candidate with the champion, log the decision, and move the aliases if it is promoted.
+    """Compare the candidate with the champion, log the decision, and move the aliases if it is
+    promoted.
 
-    ``number`` chooses a version without the candidate's alias, and ``force`` is why it is promoted despite all reasons
-    against it. With ``decide_only``, no alias moves, and the version may have no release yet. Reasons name
-    ``policy_file`` with a value that would accept the version.
+    ``number`` chooses a version without the candidate's alias, and ``force`` is why it is promoted
+    despite all reasons against it. With ``decide_only``, no alias moves, and the version may have
+    no release yet. Reasons name ``policy_file`` with a value that would accept the version.
     """
     with alias_lock(policy.model, policy.lock_timeout):
         candidate = (
@@ -82,7 +84,8 @@ def promote(
         )
         if candidate is None:
             raise ValueError(
-                f"no version of {policy.model} has the alias {policy.candidate!r}: run register_model first"
+                f"no version of {policy.model} has the alias {policy.candidate!r}: run "
+                "register_model first"
             )
         candidate.check()
         champion = get_version(policy.model, policy.champion)
@@ -167,9 +170,13 @@ def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
 def release_check(
     candidate: RegisteredVersion, tags: Mapping[str, str], champion: Mapping[str, str]
 ) -> Check:
-    """Check that the candidate has a release if the champion has one: a service cannot load a model without it."""
+    """Check that the candidate has a release if the champion has one: a service cannot load a model
+    without it."""
     missing = RELEASE_TAG in champion and RELEASE_TAG not in tags
-    reason = f"version {candidate.number} has no release, the champion has one: run python -m pipelines release"
+    reason = (
+        f"version {candidate.number} has no release, the champion has one: run python -m "
+        "pipelines release"
+    )
     return Check("release", reason if missing else "")
 
 
@@ -180,7 +187,8 @@ def assess_versions(
     criteria: Criteria,
     *artifacts: Path,
 ) -> Assessment:
-    """Rank the candidate, with these ``tags``, and the champion on the artifacts ``dataset`` and ``features``."""
+    """Rank the candidate, with these ``tags``, and the champion on the artifacts ``dataset`` and
+    ``features``."""
     tables, features = read_dataset(artifacts[0]), artifacts[1]
     models: list[ExportedModel] = []
     with TemporaryDirectory() as folder:
@@ -201,7 +209,8 @@ def assess_versions(
                         )
                     ]
                 )
-        # The test images may be newer than the model: leakage is found by the images that it was trained on.
+        # The test images may be newer than the model: leakage is found by the images that it was
+        # trained on.
         if not models[0].trained_on or models[0].trained_on != training_hashes(tables):
             _check_artifact("dataset", artifacts[0], tags)
         store = None
@@ -222,6 +231,6 @@ def _check_artifact(name: str, path: Path, tags: Mapping[str, str]) -> None:
     actual, expected = artifact_hash(path), tags.get(f"hash.{name}", "none")
     if actual != expected:
         raise ValueError(
-            f"{path} has the hash {actual[:12]}, the candidate's {name} has {expected[:12]}: give the artifacts that "
-            "the candidate was trained on"
+            f"{path} has the hash {actual[:12]}, the candidate's {name} has {expected[:12]}: "
+            "give the artifacts that the candidate was trained on"
         )

@@ -28,8 +28,9 @@ def run(
 ) -> dict[str, float]:
     """Push ``artifacts`` to the DVC remote, and a branch that names them to ``repository``.
 
-    The branch ``runs/<id of the pipeline run>`` is one commit on top of ``revision``: 'dvc pull' downloads the
-    artifacts, and 'dvc gc --cloud' keeps them. The output has the same files, and the change as ``lock.patch``.
+    The branch ``runs/<id of the pipeline run>`` is one commit on top of ``revision``: 'dvc pull'
+    downloads the artifacts, and 'dvc gc --cloud' keeps them. The output has the same files, and the
+    change as ``lock.patch``.
     """
     with TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
@@ -62,14 +63,18 @@ def run(
 
 
 def _push_branch(clone: Path, revision: str) -> None:
-    """Commit the DVC files and push them; a retry of the step replaces the branch of its first attempt."""
+    """Commit the DVC files and push them; a retry of the step replaces the branch of its first
+    attempt."""
     # Outside of a pipeline run, equal results have one branch.
     content = "".join((clone / name).read_text() for name in DVC_FILES)
     name = os.environ.get("KFP_RUN_ID") or sha256(content.encode()).hexdigest()[:16]
     branch = f"{BRANCHES}/{name}"
     files = [*DVC_FILES, *(path for path in EXTRA_FILES if (clone / path).is_file())]
     call("git", "add", "--force", *files, folder=clone)
-    message = f"Add the outputs of the pipeline run {name}\n\nThe code and the user files have the revision {revision}."
+    message = (
+        f"Add the outputs of the pipeline run {name}\n\nThe code and the user files have the "
+        f"revision {revision}."
+    )
     call(
         "git",
         "commit",
@@ -86,6 +91,7 @@ def _push_branch(clone: Path, revision: str) -> None:
         )
     except ValueError as error:
         raise ValueError(
-            f"{error}; the outputs are in the DVC remote, but no branch names them: allow the credentials of this step "
-            f"to push branches {BRANCHES}/*, or apply lock.patch of its output"
+            f"{error}; the outputs are in the DVC remote, but no branch names them: allow the "
+            f"credentials of this step to push branches {BRANCHES}/*, or apply lock.patch of "
+            "its output"
         ) from error

@@ -20,7 +20,8 @@ def run(
     registration: Path,
     released: Path,
 ) -> dict[str, float]:
-    """Make the artifacts the release of the version in ``registration``, unless its release has the same contents."""
+    """Make the artifacts the release of the version in ``registration``, unless its release has the
+    same contents."""
     registered = json.loads((registration / "registration.json").read_text())
     version = get_version_number(registered["model"], registered["version"])
     logged = log_release(

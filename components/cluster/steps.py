@@ -1,4 +1,5 @@
-"""Declarations of the steps that only a cluster runs, in the order of their names: parameters, inputs and outputs."""
+"""Declarations of the steps that only a cluster runs, in the order of their names: parameters,
+inputs and outputs."""
 
 from typing import Annotated, Any, Literal
 
@@ -34,7 +35,8 @@ class CanaryParams(Params, CanarySettings):
 
 CANARY = ClusterStep(
     name="canary",
-    summary="Wait for the searches of clients, and decide whether the registered version may be promoted.",
+    summary="Wait for the searches of clients, and decide whether the registered version may "
+    "be promoted.",
     params=CanaryParams,
     inputs=("registration",),
     outputs=("canary",),
@@ -139,11 +141,13 @@ class FindChangesParams(Params):
     model: ModelName = Field(description="name in the registry")
     alias: Alias = Field(description="alias of the version that was registered last")
     promote: bool = Field(
-        description="whether the flow promotes: then an accepted version without promotion is unfinished"
+        description="whether the flow promotes: then an accepted version without promotion is "
+        "unfinished"
     )
     least: float = Field(
         ge=0,
-        description="smallest share of new and removed images, relative to the last training, that starts a training",
+        description="smallest share of new and removed images, relative to the last training, "
+        "that starts a training",
     )
 
 
@@ -175,20 +179,23 @@ FIND_RELEASE = ClusterStep(
 )
 
 MLFLOW_PAGE = "mlflow_run"
-"""Output with the address of the pipeline run's page in MLflow; no step reads it, so no cache key holds it."""
+"""Output with the address of the pipeline run's page in MLflow; no step reads it, so no cache key
+holds it."""
 
 
 class FingerprintParams(Params):
     """Parameters that the compiled pipeline passes."""
 
     sources: dict[str, list[str]] = Field(
-        description="user files and folders of each stage: paths relative to the repository's root, or s3:// addresses"
+        description="user files and folders of each stage: paths relative to the repository's "
+        "root, or s3:// addresses"
     )
 
 
 FINGERPRINT = ClusterStep(
     name="fingerprint",
-    summary="Find the versions of the user's files, so that a run repeats exactly the stages whose files changed.",
+    summary="Find the versions of the user's files, so that a run repeats exactly the stages "
+    "whose files changed.",
     params=FingerprintParams,
     outputs=(),
     # The stages that may have user files; a stage without any has "".
@@ -208,7 +215,8 @@ FINGERPRINT = ClusterStep(
 
 MERGE = ClusterStep(
     name="merge",
-    summary="Merge the shards of extract_features into one feature store, without copying their files.",
+    summary="Merge the shards of extract_features into one feature store, without copying "
+    "their files.",
     params=Params,
     outputs=("features",),
     large_outputs=("features",),
@@ -217,7 +225,8 @@ MERGE = ClusterStep(
 
 MERGE_COLLECTION = ClusterStep(
     name="merge_collection",
-    summary="Merge the shards of embed_collection into one collection, without copying their files.",
+    summary="Merge the shards of embed_collection into one collection, without copying their "
+    "files.",
     params=Params,
     outputs=("collection",),
 )
@@ -302,7 +311,8 @@ ACCEPTED = "accepted"
 
 
 class PromotionPolicy(StrictModel):
-    """When a candidate becomes the champion: the file ``promotion.yaml``. Metrics are in percent."""
+    """When a candidate becomes the champion: the file ``promotion.yaml``. Metrics are in
+    percent."""
 
     model: ModelName = Field(description="name in the registry")
     candidate: Alias = Field(default="candidate", description="alias")
@@ -316,7 +326,8 @@ class PromotionPolicy(StrictModel):
     )
     unseen_images: bool = Field(
         default=False,
-        description="also compare on test images that the champion was neither trained nor evaluated on",
+        description="also compare on test images that the champion was neither trained nor "
+        "evaluated on",
     )
     min_gain: float = Field(
         default=1.0, gt=0, description="percentage points of the recall sum that must be exceeded"
@@ -361,7 +372,8 @@ class PromotionPolicy(StrictModel):
         default=0.05,
         ge=0,
         le=2,
-        description="new and removed images, relative to the training images, after which 'retrain' trains",
+        description="new and removed images, relative to the training images, after which "
+        "'retrain' trains",
     )
 
 
@@ -373,7 +385,8 @@ class PromoteParams(Params):
         default="promotion.yaml", description="file of the policy, which reasons name"
     )
     decide_only: bool = Field(
-        description="log the decision, and leave the aliases: an accepted version becomes the champion with its release"
+        description="log the decision, and leave the aliases: an accepted version becomes the "
+        "champion with its release"
     )
 
 
@@ -397,7 +410,8 @@ class PushParams(Params):
 
 PUSH = ClusterStep(
     name="push",
-    summary="Push the artifacts of a run to the DVC remote, and a branch with its dvc.lock to the git repository.",
+    summary="Push the artifacts of a run to the DVC remote, and a branch with its dvc.lock to "
+    "the git repository.",
     params=PushParams,
     # Without inputs here: the compiled pipeline passes every artifact that its stages write.
     outputs=("dvc_lock",),
@@ -416,7 +430,8 @@ RELEASE = ClusterStep(
 
 
 class TrainDistributedParams(Params):
-    """Part of the job that its result depends on; ``pipelines.kubeflow.compile`` sets it from ``resources.yaml``."""
+    """Part of the job that its result depends on; ``pipelines.kubeflow.compile`` sets it from
+    ``resources.yaml``."""
 
     values: dict[str, Any] = Field(description="section train_embedding of params.yaml")
     nodes: int = Field(ge=2, description="number of machines")

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 def run(
     params: "TrainDistributedParams", *, embedding: Path, client: Any | None = None, **inputs: Path
 ) -> dict[str, float]:
-    """Upload the inputs to S3, train on ``params.nodes`` machines, and download the model to ``embedding``.
+    """Upload the inputs to S3, train on ``params.nodes`` machines, and download the model to
+    ``embedding``.
 
-    Inputs, parameters, code and image give the name of the job and its folder on S3, so a step that is killed and
-    started again adopts its job, or takes its model. Without a ``client``, the step connects to its own cluster.
+    Inputs, parameters, code and image give the name of the job and its folder on S3, so a step that
+    is killed and started again adopts its job, or takes its model. Without a ``client``, the step
+    connects to its own cluster.
     """
     settings = NodeSettings.model_validate_json(os.environ[SETTINGS])
     storage = Storage()

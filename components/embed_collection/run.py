@@ -16,7 +16,8 @@ from runtime.s3.remote_images import remote_source
 from runtime.shards import items_of_shard, parse_shard
 
 PLACE = "../dataset"
-"""Place of the dataset relative to the collection: with a run's path, a release of equal images would be a new one."""
+"""Place of the dataset relative to the collection: with a run's path, a release of equal images
+would be a new one."""
 
 
 def run(
@@ -29,16 +30,18 @@ def run(
     previous: Path | None = None,
     shard: str = "1/1",
 ) -> dict[str, float]:
-    """Write the collection and return its counts and rates; ``shard`` is ``"2/4"`` for only the second quarter.
+    """Write the collection and return its counts and rates; ``shard`` is ``"2/4"`` for only the
+    second quarter.
 
-    In the flow ``refresh``, ``features`` is None, because another run trained the model, and ``previous``, the
-    collection of the champion's release, replaces ``params.previous``.
+    In the flow ``refresh``, ``features`` is None, because another run trained the model, and
+    ``previous``, the collection of the champion's release, replaces ``params.previous``.
     """
     if scores_pairs(onnx):
         raise ValueError(
-            "the model is of late interaction: it compares the words of a query with all cells of an image, so no "
-            "single vector of an image can be stored. Set pipeline: late_interaction, which ends without a collection, "
-            "or train a dual encoder such as SMILE or BEAN"
+            "the model is of late interaction: it compares the words of a query with all cells "
+            "of an image, so no single vector of an image can be stored. Set pipeline: "
+            "late_interaction, which ends without a collection, or train a dual encoder such "
+            "as SMILE or BEAN"
         )
     if params.source is None:
         source = dataset_source(dataset, read_dataset(dataset), PLACE)

@@ -11,16 +11,18 @@ class EmbedCollectionParams(Params):
     """Section ``embed_collection`` of params.yaml."""
 
     source: UserPath | None = Field(
-        description="folder of images, of tar shards (WebDataset) or of a zip file, or a table with a column of "
-        "images; null for the images of the dataset"
+        description="folder of images, of tar shards (WebDataset) or of a zip file, or a table "
+        "with a column of images; null for the images of the dataset"
     )
     previous: UserPath | None = Field(
-        description="an earlier collection of the same model: the vectors of its unchanged images are taken over, and "
-        "its other images become tombstones; it may be the collection that this run replaces"
+        description="an earlier collection of the same model: the vectors of its unchanged "
+        "images are taken over, and its other images become tombstones; it may be "
+        "the collection that this run replaces"
     )
     name: str = Field(min_length=1, description="name of the model in collection.json")
     regions: bool = Field(
-        description="write the vectors and boxes of regions too, if the model localizes; they are many times larger"
+        description="write the vectors and boxes of regions too, if the model localizes; they "
+        "are many times larger"
     )
     batch_size: int = Field(ge=1, description="images per forward pass")
     items_per_shard: int = Field(
@@ -32,20 +34,22 @@ class EmbedCollectionParams(Params):
     max_rejected_fraction: float = Field(
         ge=0,
         le=1,
-        description="fraction of images and rows of a table that may be rejected; above it the stage fails",
+        description="fraction of images and rows of a table that may be rejected; above it "
+        "the stage fails",
     )
 
     def local_files(self) -> Iterator[str]:
         if self.source is not None and not str(self.source).startswith("s3:"):
             yield (
-                f"the collection would refer to the images at {self.source}, which other machines do not have: name an "
-                "s3:// address as source"
+                f"the collection would refer to the images at {self.source}, which other "
+                "machines do not have: name an s3:// address as source"
             )
 
 
 COMPONENT = Component(
     name="embed_collection",
-    summary="Embed a collection of images with the exported model: ids, metadata, vectors, and regions with boxes.",
+    summary="Embed a collection of images with the exported model: ids, metadata, vectors, "
+    "and regions with boxes.",
     image="cpu",
     params=EmbedCollectionParams,
     inputs=("dataset", "features", "onnx"),

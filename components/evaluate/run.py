@@ -48,9 +48,16 @@ def run(
     tables = read_dataset(dataset)
     stores = (open_features(features, tables), TextStore(text), load_vectorizer(text))
     subject = Subject(
-        model, tables, params.split, *stores, seed=params.seed, resamples=params.bootstrap_resamples,
-        shown=params.report.queries, compared=params.report.duplicate_check, bank=HubnessBank.read(embedding),
-    )  # fmt: skip
+        model,
+        tables,
+        params.split,
+        *stores,
+        seed=params.seed,
+        resamples=params.bootstrap_resamples,
+        shown=params.report.queries,
+        compared=params.report.duplicate_check,
+        bank=HubnessBank.read(embedding),
+    )
     results = [build("bifocal.evaluation", evaluator)(subject) for evaluator in params.evaluators]
     for result in results:
         if result.skipped:
@@ -67,9 +74,14 @@ def run(
     rows = {result.title: result.metric_rows() for result in results if result.metric_rows()}
     corpus = str(flatten(read_manifest(dataset)["parameters"]).get("corpus.name", "unknown"))
     card = model_card.model_card(
-        subject.encoder_name, data_sentence(subject), rows, artifacts, corpus=corpus, split=params.split,
+        subject.encoder_name,
+        data_sentence(subject),
+        rows,
+        artifacts,
+        corpus=corpus,
+        split=params.split,
         single_vector=model.single_vector,
-    )  # fmt: skip
+    )
     (metrics / model_card.FILE).write_text(card, encoding="utf-8")
     log_files(report)
     return scalar_metrics(results)
@@ -77,7 +89,8 @@ def run(
 
 def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
     """Write tables as CSV and figures as SVG and PNG, and log the figures."""
-    # DVC reports a declared plot without its file as an error: give it an empty table if its evaluator did not run.
+    # DVC reports a declared plot without its file as an error: give it an empty table if its
+    # evaluator did not run.
     for plot in COMPONENT.plots:
         file = directory / Path(plot.path).name
         file.write_text(f"{plot.x},{plot.y}\n")
@@ -104,7 +117,8 @@ def _escape_formula(cell: object) -> object:
 
 
 def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
-    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; MLflow has the git commit."""
+    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; MLflow has the
+    git commit."""
     entries = dict[str, dict[str, str]]()
     for name, path in artifacts.items():
         manifest = read_manifest(path)

@@ -19,7 +19,8 @@ class ReportParams(StrictModel):
     queries: int = Field(
         ge=1,
         le=50,
-        description="best and worst queries of each direction, pairs of similar images, half the phrases",
+        description="best and worst queries of each direction, pairs of similar images, half "
+        "the phrases",
     )
     duplicate_check: int = Field(
         ge=0, description="images per side to compare for near-duplicates, at most"
@@ -42,7 +43,10 @@ class EvaluateParams(Params):
         """Yield the evaluators that are listed more than once."""
         for name, count in Counter(evaluator.name for evaluator in self.evaluators).items():
             if count > 1:
-                yield f"evaluators lists {name} {count} times, but its metrics have one name each: list it once"
+                yield (
+                    f"evaluators lists {name} {count} times, but its metrics have one name "
+                    "each: list it once"
+                )
 
 
 COMPONENT = Component(

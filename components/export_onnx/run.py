@@ -19,7 +19,8 @@ def run(
     embedding: Path,
     onnx: Path,
 ) -> dict[str, float]:
-    """Write the graphs, quantized if int8, their comparison with torch, and the files that prepare their inputs."""
+    """Write the graphs, quantized if int8, their comparison with torch, and the files that prepare
+    their inputs."""
     parities = export_model(
         embedding,
         features,

@@ -10,13 +10,15 @@ class ExportRankingHeadParams(Params):
 
     tolerance: float = Field(
         gt=0,
-        description="largest allowed difference from torch, relative to the largest score or feature",
+        description="largest allowed difference from torch, relative to the largest score or "
+        "feature",
     )
 
 
 COMPONENT = Component(
     name="export_ranking_head",
-    summary="Write a ranking head with its backbone as ONNX with a dynamic batch, and compare it with torch.",
+    summary="Write a ranking head with its backbone as ONNX with a dynamic batch, and compare "
+    "it with torch.",
     image="cpu",
     params=ExportRankingHeadParams,
     inputs=("features", "ranking_head"),

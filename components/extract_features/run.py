@@ -14,7 +14,8 @@ from runtime.shards import items_of_shard, parse_shard
 def run(
     params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: str = "1/1"
 ) -> dict[str, float]:
-    """Write the features of all images, or of a ``shard`` such as ``"2/4"``, and return sizes and training metrics."""
+    """Write the features of all images, or of a ``shard`` such as ``"2/4"``, and return sizes and
+    training metrics."""
     number, count = parse_shard(shard)
     tables = read_dataset(dataset)
     source, metadata, metrics = open_source(

@@ -14,11 +14,12 @@ class PrepareDatasetParams(Params):
     """Section ``prepare_dataset`` of params.yaml."""
 
     corpus: Annotated[ClassRef, CORPUS] = Field(
-        description="reader of bifocal.datasets.corpora with its arguments; root is the folder of the corpus"
+        description="reader of bifocal.datasets.corpora with its arguments; root is the folder "
+        "of the corpus"
     )
     copy_images: bool = Field(
-        description="copy the images into the artifact; if false, refer to the files below root, which other machines "
-        "can only read if root is an s3:// address"
+        description="copy the images into the artifact; if false, refer to the files below "
+        "root, which other machines can only read if root is an s3:// address"
     )
     max_pixels: int = Field(
         ge=1, description="width x height; a larger image is rejected before it is decoded"
@@ -26,7 +27,8 @@ class PrepareDatasetParams(Params):
     max_rejected_fraction: float = Field(
         ge=0,
         le=1,
-        description="fraction of images and captions together that may be broken; above it the stage fails",
+        description="fraction of images and captions together that may be broken; above it "
+        "the stage fails",
     )
 
     def local_files(self) -> Iterator[str]:
@@ -40,14 +42,16 @@ class PrepareDatasetParams(Params):
         local = [root for root in roots if not str(root).startswith("s3://")]
         for root in local if not self.copy_images else ():
             yield (
-                f"copy_images is false, so the dataset refers to the images below {root}, which other machines do not "
-                "have: set copy_images: true, or name an s3:// address as root, from which every step reads the images"
+                f"copy_images is false, so the dataset refers to the images below {root}, "
+                "which other machines do not have: set copy_images: true, or name an s3:// "
+                "address as root, from which every step reads the images"
             )
 
 
 COMPONENT = Component(
     name="prepare_dataset",
-    summary="Read a corpus, open every image once, and write the tables of images, captions and phrases.",
+    summary="Read a corpus, open every image once, and write the tables of images, captions "
+    "and phrases.",
     image="cpu",
     params=PrepareDatasetParams,
     outputs=("dataset",),

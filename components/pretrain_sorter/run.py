@@ -20,7 +20,8 @@ HISTORY = ["epoch", "loss", "learning_rate", "held_out_l1"]
 
 
 def run(params: PretrainSorterParams, *, sorter: Path) -> dict[str, float]:
-    """Write the sorter, its history and figures; errors are L1 errors of ranks divided by n, on held-out vectors."""
+    """Write the sorter, its history and figures; errors are L1 errors of ranks divided by n, on
+    held-out vectors."""
     torch.manual_seed(params.seed)
     model: nn.Module = build("bifocal.sorters", params.sorter, length=params.length)
     history = _train(params, model, sorter / "checkpoints" / "sorter", _log)

@@ -24,7 +24,8 @@ class SorterTrainingParams(StrictModel):
     tolerance: float = Field(ge=0, lt=1, description="fraction by which the error must fall")
     depths: list[Annotated[int, Field(ge=1)]] = Field(
         default=[],
-        description="numbers of blocks of further convolutional sorters that train, for the depth curve",
+        description="numbers of blocks of further convolutional sorters that train, for the "
+        "depth curve",
     )
 
 
@@ -38,7 +39,8 @@ class PretrainSorterParams(Params):
         ge=2, description="scores per vector; the maximum for a sorter that accepts several lengths"
     )
     training: SorterTrainingParams | None = Field(
-        description="training of a sorter with weights; null for a sorter without weights, such as ExactRankSorter"
+        description="training of a sorter with weights; null for a sorter without weights, "
+        "such as ExactRankSorter"
     )
 
     def conflicts(self) -> Iterator[str]:

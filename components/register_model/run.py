@@ -15,7 +15,8 @@ QUANTIZATION = "quantization.json"
 def run(
     params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path
 ) -> dict[str, float]:
-    """Write name, number and alias of the model's version; register a new one unless this model has one already."""
+    """Write name, number and alias of the model's version; register a new one unless this model has
+    one already."""
     version = register_exported(
         params.model,
         params.alias,
@@ -32,27 +33,32 @@ def run(
 
 
 def _description(card: Path) -> str:
-    """Return the model card without metadata and lineage, because MLflow's databases store 5,000 characters."""
+    """Return the model card without metadata and lineage, because MLflow's databases store 5,000
+    characters."""
     short = _without_metadata(card.read_text(encoding="utf-8")).partition(LINEAGE)[0]
     return short + f"The complete card is the file evidence/{CARD} of the run.\n"
 
 
 def _without_metadata(card: str) -> str:
-    """Return a card without the metadata of a hub, which stand between two lines of three dashes."""
+    """Return a card without the metadata of a hub, which stand between two lines of three
+    dashes."""
     return card.split("---\n", 2)[2].lstrip("\n") if card.startswith("---\n") else card
 
 
 def _precisions(file: Path) -> str:
-    """Return the measurements of both precisions as a table in Markdown; nothing for graphs of float32."""
+    """Return the measurements of both precisions as a table in Markdown; nothing for graphs of
+    float32."""
     if not file.is_file():
         return ""
     rows = [
-        f"| {precision} | {values['megabytes']:.1f} | {values['caption_recall']:.1f} / {values['image_recall']:.1f} |"
+        f"| {precision} | {values['megabytes']:.1f} | {values['caption_recall']:.1f} / "
+        f"{values['image_recall']:.1f} |"
         for precision, values in json.loads(file.read_text()).items()
     ]
     head = [
         "## Precision of the graphs",
-        "The registered graphs have weights of int8. Recalls on the split val. The run of export_onnx has times.",
+        "The registered graphs have weights of int8. Recalls on the split val. The run of "
+        "export_onnx has times.",
         "",
         "| weights | MB | R@1 caption / image |",
         "| --- | --- | --- |",
@@ -61,7 +67,8 @@ def _precisions(file: Path) -> str:
 
 
 def _recalls(metrics: Path) -> dict[str, str]:
-    """Return the recalls as tags; none of an evaluation without retrieval, such as only pointing."""
+    """Return the recalls as tags; none of an evaluation without retrieval, such as only
+    pointing."""
     report = json.loads((metrics / "metrics.json").read_text())
     return {
         f"{direction}.{name.replace('@', '_at_')}": f"{value:.2f}"

@@ -15,11 +15,13 @@ def run(
     ranking_onnx: Path,
     ranking_registration: Path,
 ) -> dict[str, float]:
-    """Write name, number and alias of the model's version; register a new one unless this model has one already."""
+    """Write name, number and alias of the model's version; register a new one unless this model has
+    one already."""
     report = json.loads((ranking_metrics / "metrics.json").read_text())
     name, loss = report["measure"].replace("_", " "), report["loss"]
     description = (
-        f"Scores of images for the task {report['task']}, trained with {loss['name']}: {name} {loss['test']:.3f} on "
+        f"Scores of images for the task {report['task']}, trained with {loss['name']}: {name} "
+        f"{loss['test']:.3f} on "
         f"the test split, {loss['validation']:.3f} on the validation split.\n"
     )
     version = register_exported(

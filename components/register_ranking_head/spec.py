@@ -14,7 +14,8 @@ class RegisterRankingHeadParams(Params):
 
 COMPONENT = Component(
     name="register_ranking_head",
-    summary="Register the ONNX graph of a ranking head in MLflow with signature, input example and lineage.",
+    summary="Register the ONNX graph of a ranking head in MLflow with signature, input "
+    "example and lineage.",
     image="cpu",
     params=RegisterRankingHeadParams,
     inputs=("ranking_metrics", "ranking_onnx"),

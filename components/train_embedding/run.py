@@ -38,7 +38,8 @@ def run(
     sorter: Path,
     embedding: Path,
 ) -> dict[str, float]:
-    """Train on "train", choose the epoch on "val", write the model and its history; return the best epoch's metrics."""
+    """Train on "train", choose the epoch on "val", write the model and its history; return the best
+    epoch's metrics."""
     initialization = partial(build, "bifocal.training.initialization")
     with torchrun_world() as (world, device):
         inputs = TrainingInputs.open(dataset, features, text, params.precision)

@@ -25,22 +25,26 @@ class PhaseParams(StrictModel):
         description="factor of the learning rate; epochs count from the start of the phase"
     )
     frozen_until: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
-        description="epochs of this phase during which a module is frozen, null for all: {text_encoder: 5, "
-        "word_embedding: null}; the most specific name wins: {image_encoder: 8, image_encoder.projection: 0}"
+        description="epochs of this phase during which a module is frozen, null for all: "
+        "{text_encoder: 5, word_embedding: null}; the most specific name wins: "
+        "{image_encoder: 8, image_encoder.projection: 0}"
     )
     learning_rate_factors: dict[str, Annotated[float, Field(gt=0)]] = Field(
         default={},
-        description="factors of the learning rates of modules: {text_encoder.tower: 0.05}; the most specific name wins",
+        description="factors of the learning rates of modules: {text_encoder.tower: 0.05}; "
+        "the most specific name wins",
     )
     augmentations: list[Annotated[ClassRef, FromRegistry("bifocal.training.augmentations")]] = (
         Field(
             default=[],
-            description="random changes of each batch: [{name: RegionDrop, probability: 0.2}, WordDrop]",
+            description="random changes of each batch: [{name: RegionDrop, probability: 0.2}, "
+            "WordDrop]",
         )
     )
     validator: Annotated[ClassRef, FromRegistry("bifocal.training.validators")] | None = Field(
         default=None,
-        description="metric on the split val that chooses the epoch; null: the validator of the batches",
+        description="metric on the split val that chooses the epoch; null: the validator of "
+        "the batches",
     )
 
 
@@ -53,43 +57,49 @@ class TrainEmbeddingParams(Params):
             "bifocal.models", injected=("input_dim", "text_format", "vocabulary_size", "network")
         ),
     ] = Field(
-        description="model with its image encoder, its text encoder and dim, the dimension of the joint space"
+        description="model with its image encoder, its text encoder and dim, the dimension of "
+        "the joint space"
     )
     initialization: (
         Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None
     ) = Field(
-        description="weights that the training starts from, and keeps unless it improves on them; null for random "
-        "weights"
+        description="weights that the training starts from, and keeps unless it improves on "
+        "them; null for random weights"
     )
     phases: list[PhaseParams] = Field(
-        description="trainings in order, each from the best weights of the one before; a phase that does not improve "
-        "its metric is undone; empty to keep the weights of the initialization"
+        description="trainings in order, each from the best weights of the one before; a phase "
+        "that does not improve its metric is undone; empty to keep the weights of "
+        "the initialization"
     )
     members: int = Field(
         default=1,
         ge=1,
-        description="trainings with different seeds whose vectors are concatenated: one model of higher dimension",
+        description="trainings with different seeds whose vectors are concatenated: one model "
+        "of higher dimension",
     )
     closed_form: list[
         Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))]
     ] = Field(
         default=[],
-        description="initializations of further members that no phase trains, such as [{name: CCA, power: 1.0}]",
+        description="initializations of further members that no phase trains, such as [{name: "
+        "CCA, power: 1.0}]",
     )
     hubness: Annotated[ClassRef, FromRegistry("bifocal.hubness")] | None = Field(
         default=ClassRef(name="CSLS"),
-        description="correction of search results by a bank of training captions and images, which is stored with the "
-        "model; null for none",
+        description="correction of search results by a bank of training captions and images, "
+        "which is stored with the model; null for none",
     )
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
         description="class of torch.optim; the phase sets its learning rate"
     )
     decay_biases: bool = Field(
         default=True,
-        description="apply the optimizer's weight decay to biases and norms, too; false: only to matrices",
+        description="apply the optimizer's weight decay to biases and norms, too; false: only "
+        "to matrices",
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        description="precision of the matrix products in training; a CPU without bfloat16 instructions takes float32"
+        description="precision of the matrix products in training; a CPU without bfloat16 "
+        "instructions takes float32"
     )
     max_grad_norm: float | None = Field(
         gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
@@ -97,20 +107,22 @@ class TrainEmbeddingParams(Params):
     ema_decay: float = Field(
         ge=0,
         lt=1,
-        description="decay of the exponential moving average of the weights, which is validated and kept; 0 for none",
+        description="decay of the exponential moving average of the weights, which is "
+        "validated and kept; 0 for none",
     )
     micro_batch_size: int | None = Field(
         ge=1,
-        description="images, and captions, encoded at a time to save memory; the loss still compares the whole batch; "
-        "null for the whole batch",
+        description="images, and captions, encoded at a time to save memory; the loss still "
+        "compares the whole batch; null for the whole batch",
     )
     gradient_checkpointing: bool = Field(
-        description="recompute the activations of a trained backbone instead of keeping them: less memory, more time"
+        description="recompute the activations of a trained backbone instead of keeping them: "
+        "less memory, more time"
     )
     checkpoint_every_seconds: float = Field(
         ge=0,
-        description="least time between two checkpoints inside an epoch, in s: work that a killed run can lose; 0 for "
-        "one after every step",
+        description="least time between two checkpoints inside an epoch, in s: work that a "
+        "killed run can lose; 0 for one after every step",
     )
 
     def conflicts(self) -> Iterator[str]:
@@ -118,11 +130,16 @@ class TrainEmbeddingParams(Params):
         from bifocal.training.compatibility import model_conflicts, phase_conflicts
 
         if not self.phases and self.initialization is None:
-            yield "phases is empty and initialization is null, so nothing is learned: set one of them"
+            yield (
+                "phases is empty and initialization is null, so nothing is learned: set one of them"
+            )
         if not self.decay_biases and not all_arguments("torch.optim", self.optimizer).get(
             "weight_decay"
         ):
-            yield f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave it out"
+            yield (
+                f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave "
+                "it out"
+            )
         given = {} if self.initialization is None else {"initialization": self.initialization}
         given |= {f"closed_form.{number}": part for number, part in enumerate(self.closed_form)}
         yield from model_conflicts(self.model, given, self.members + len(self.closed_form))

@@ -38,7 +38,8 @@ def run(
     ranking_head: Path,
     ranking_metrics: Path,
 ) -> dict[str, float]:
-    """Train on "train", choose the epoch on "val", evaluate on "test", and return metrics in [-1, 1]."""
+    """Train on "train", choose the epoch on "val", evaluate on "test", and return metrics in [-1,
+    1]."""
     tables = read_dataset(dataset)
     store = open_features(features, tables)
     splits = {
@@ -80,9 +81,14 @@ def run(
         predictions["truth"] = result.predictions.truth.flatten().numpy()
         if role == "loss":
             save_head(
-                ranking_head, model.cpu(), params.head, params.backbone,
-                input_dim=store.dim, task=params.task, labels=labels,
-            )  # fmt: skip
+                ranking_head,
+                model.cpu(),
+                params.head,
+                params.backbone,
+                input_dim=store.dim,
+                task=params.task,
+                labels=labels,
+            )
     predictions.insert(0, "group", [group for group in test.groups for _ in test.labels])
     predictions.insert(1, "label", test.labels * len(test.groups))
     predictions.to_parquet(ranking_metrics / "predictions.parquet")

@@ -19,10 +19,12 @@ class RankingPhaseParams(StrictModel):
         description="factor of the learning rate; epochs count from the start of the phase"
     )
     frozen_until: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
-        description="epochs of this phase during which a module is frozen, null for all: {backbone: null}"
+        description="epochs of this phase during which a module is frozen, null for all: "
+        "{backbone: null}"
     )
     learning_rate_factors: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        description="factors of the learning rates of modules: {backbone: 0.1}; the most specific name wins"
+        description="factors of the learning rates of modules: {backbone: 0.1}; the most "
+        "specific name wins"
     )
 
 
@@ -30,10 +32,12 @@ class TrainRankingHeadParams(Params):
     """Section ``train_ranking_head`` of params.yaml."""
 
     task: str = Field(
-        description="task of the dataset's labels: count or shapes of Scenes, memorability of LaMem ..."
+        description="task of the dataset's labels: count or shapes of Scenes, memorability of "
+        "LaMem ..."
     )
     metric: Literal["spearman", "average_precision"] = Field(
-        description="metric that chooses the best epoch: spearman for graded labels, average_precision for 0 and 1"
+        description="metric that chooses the best epoch: spearman for graded labels, "
+        "average_precision for 0 and 1"
     )
     backbone: (
         Annotated[
@@ -41,11 +45,13 @@ class TrainRankingHeadParams(Params):
         ]
         | None
     ) = Field(
-        description="network below the head, which trains with it; null for a head on stored features"
+        description="network below the head, which trains with it; null for a head on stored "
+        "features"
     )
     embedding: UserPath | None = Field(
-        description="artifact embedding of another run, whose image encoder the EncoderBackbone starts from; null for "
-        "the weights that extract_features stored"
+        description="artifact embedding of another run, whose image encoder the "
+        "EncoderBackbone starts from; null for the weights that extract_features "
+        "stored"
     )
     head: Annotated[
         ClassRef, FromRegistry("bifocal.ranking_heads", injected=("input_dim", "labels"))
@@ -55,37 +61,39 @@ class TrainRankingHeadParams(Params):
     )
     surrogate: Annotated[ClassRef | None, FromRegistry("bifocal.losses", injected=("sorter",))] = (
         Field(
-            description="plain loss of a second model, which is trained in the same way for comparison; null for none"
+            description="plain loss of a second model, which is trained in the same way for "
+            "comparison; null for none"
         )
     )
     sorter: Annotated[ClassRef | None, FromRegistry("bifocal.sorters")] = Field(
-        description="sorter without weights for losses on ranks; null for the pretrained sorter, whose length must be "
-        "batch_size"
+        description="sorter without weights for losses on ranks; null for the pretrained "
+        "sorter, whose length must be batch_size"
     )
     batch_size: int = Field(ge=2, description="images per step, which are ranked together")
     phases: list[RankingPhaseParams] = Field(
         min_length=1,
-        description="trainings in order, each from the best weights of the one before; a phase that does not improve "
-        "the metric is undone",
+        description="trainings in order, each from the best weights of the one before; a "
+        "phase that does not improve the metric is undone",
     )
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
         description="class of torch.optim; the phase sets its learning rate"
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        description="precision of the matrix products in training; a CPU without bfloat16 instructions takes float32"
+        description="precision of the matrix products in training; a CPU without bfloat16 "
+        "instructions takes float32"
     )
     max_grad_norm: float | None = Field(
         gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
     )
     micro_batch_size: int | None = Field(
         ge=1,
-        description="images that the model scores at a time to save memory; the loss still ranks the whole batch; null "
-        "for the whole batch",
+        description="images that the model scores at a time to save memory; the loss still "
+        "ranks the whole batch; null for the whole batch",
     )
     checkpoint_every_seconds: float = Field(
         ge=0,
-        description="least time between two checkpoints inside an epoch, in s: work that a killed run can lose; 0 for "
-        "one after every step",
+        description="least time between two checkpoints inside an epoch, in s: work that a "
+        "killed run can lose; 0 for one after every step",
     )
 
     def conflicts(self) -> Iterator[str]:
@@ -104,8 +112,8 @@ class TrainRankingHeadParams(Params):
 
 COMPONENT = Component(
     name="train_ranking_head",
-    summary="Train a ranking head, and the backbone below it, with a rank loss: ordinal regression or multi-label "
-    "classification.",
+    summary="Train a ranking head, and the backbone below it, with a rank loss: ordinal "
+    "regression or multi-label classification.",
     image="gpu",
     params=TrainRankingHeadParams,
     inputs=("dataset", "features", "sorter"),

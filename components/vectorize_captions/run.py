@@ -10,7 +10,8 @@ from components.vectorize_captions.spec import VectorizeCaptionsParams
 
 
 def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[str, float]:
-    """Fit the vectorizer on the captions of the split "train" and write the captions of every split."""
+    """Fit the vectorizer on the captions of the split "train" and write the captions of every
+    split."""
     tables = read_dataset(dataset)
     vectorizer: Vectorizer = build(
         "bifocal.text.vectorizers", params.vectorizer, train=pretrain_elmo

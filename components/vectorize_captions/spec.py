@@ -13,14 +13,15 @@ class VectorizeCaptionsParams(Params):
     """Section ``vectorize_captions`` of params.yaml."""
 
     vectorizer: Annotated[ClassRef, VECTORIZER] = Field(
-        description="vectorizer of bifocal.text.vectorizers with its arguments; path is a user file, such as word "
-        "vectors"
+        description="vectorizer of bifocal.text.vectorizers with its arguments; path is a user "
+        "file, such as word vectors"
     )
 
 
 COMPONENT = Component(
     name="vectorize_captions",
-    summary="Convert the captions to token ids with word vectors, to sentence vectors or to bags of words.",
+    summary="Convert the captions to token ids with word vectors, to sentence vectors or to "
+    "bags of words.",
     image="cpu",
     params=VectorizeCaptionsParams,
     inputs=("dataset",),

@@ -8,7 +8,8 @@ from docs.drawing.svg import Arrow, Box, drawing
 
 
 def pipeline_drawing() -> str:
-    """Return the SVG of the stages; an artifact that a stage also gets through another one has no arrow of its own."""
+    """Return the SVG of the stages; an artifact that a stage also gets through another one has no
+    arrow of its own."""
     stages = {stage.name: stage for stage in pipeline_components()}
     writer = {output: stage.name for stage in stages.values() for output in stage.outputs}
     before = {

@@ -15,7 +15,8 @@ LABEL, WIDTH, ROW, TOP = 240, 720, 26, 40
 
 
 def result_drawings() -> dict[str, str]:
-    """Return the SVG of each plot by its name; 6,000 photographs were measured with former recipes."""
+    """Return the SVG of each plot by its name; 6,000 photographs were measured with former
+    recipes."""
     found = {result.name: result for result in read_results(RESULTS / "quality.first_use.json")}
     kinds = ("bifocal train", "fast.yaml", "class names")
     folders = [
@@ -24,7 +25,8 @@ def result_drawings() -> dict[str, str]:
         if name.endswith(kinds[0]) and not name.startswith("6")
     ]
     sums = {
-        f"{folder.replace(' each', '')}: {found[f'{folder}: CPU time of bifocal train'].value:.1f} min": [
+        f"{folder.replace(' each', '')}: "
+        f"{found[f'{folder}: CPU time of bifocal train'].value:.1f} min": [
             (found[f"{folder}: recall sum, {kind}"].value,) * 3 for kind in kinds
         ]
         for folder in folders
@@ -53,7 +55,8 @@ def result_drawings() -> dict[str, str]:
 
 
 def _recalls() -> dict[str, list[Dot]]:
-    """Return the R@1 of each system on photographs, with the standard deviation over seeds as its interval."""
+    """Return the R@1 of each system on photographs, with the standard deviation over seeds as its
+    interval."""
     rows = {}
     for name, *cells in _columns("system", "caption R@1", "image R@1"):
         values = [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells]
@@ -88,7 +91,8 @@ def dots(
     *,
     powers: bool = False,
 ) -> str:
-    """Return the SVG of a row of dots per name, from ``start`` to ``end``; with ``powers``, of exponents of 10."""
+    """Return the SVG of a row of dots per name, from ``start`` to ``end``; with ``powers``, of
+    exponents of 10."""
     label = max(LABEL, 7 * max(map(len, rows)))
 
     def place(value: float) -> float:
@@ -96,22 +100,26 @@ def dots(
 
     bottom = TOP + ROW * len(rows)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 24}" width="{WIDTH}" '
-        'font-family="Helvetica, Arial, sans-serif" font-size="13" fill="#212529" role="img">',
-        f'<title>{escape(title)}</title><rect width="{WIDTH}" height="{bottom + 24}" rx="6" fill="#ffffff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 24}" '
+        f'width="{WIDTH}" font-family="Helvetica, Arial, sans-serif" font-size="13" '
+        'fill="#212529" role="img">',
+        f'<title>{escape(title)}</title><rect width="{WIDTH}" height="{bottom + 24}" rx="6" '
+        'fill="#ffffff"/>',
         f'<text x="12" y="22" font-weight="bold">{escape(title)}</text>',
     ]
     for number, name in enumerate(series):
         x = LABEL + 130 + 110 * number
         parts.append(
-            f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" y="22">{name}</text>'
+            f'<circle cx="{x}" cy="18" r="5" fill="{COLORS[number]}"/><text x="{x + 10}" '
+            f'y="22">{name}</text>'
         )
     steps = int(end - start) if powers else 4
     for tick in (start + part * (end - start) / steps for part in range(steps + 1)):
         color = COLORS[2] if start and not tick else "#dee2e6"  # a ratio of 1, or no difference
         parts.append(f'<path d="M{place(tick):g} {TOP - 6}V{bottom}" stroke="{color}"/>')
         parts.append(
-            f'<text x="{place(tick):g}" y="{bottom + 16}" text-anchor="middle">{10**tick if powers else tick:g}</text>'
+            f'<text x="{place(tick):g}" y="{bottom + 16}" '
+            f'text-anchor="middle">{10**tick if powers else tick:g}</text>'
         )
     for number, (name, row) in enumerate(rows.items()):
         y = TOP + ROW * number + 8

@@ -1,4 +1,5 @@
-"""The rooms of the repository as a drawing, from their imports: a room stands above all rooms that it imports."""
+"""The rooms of the repository as a drawing, from their imports: a room stands above all rooms that
+it imports."""
 
 import ast
 from collections import defaultdict
@@ -13,15 +14,33 @@ LAYERS = ("runtime", "components", "pipelines")
 ANSWERING = ("monitoring", "promotion", "search", "serving")
 GROUND = ("durable", "onnx")
 CAPTIONS: Mapping[str, str] = {
-    "pipelines": "graph, commands", "components": "one per stage", "runtime": "how a stage runs",
-    "backbones": "networks", "datasets": "images, captions", "durable": "safe writes", "evaluation": "evaluators",
-    "export": "ONNX graphs", "features": "of images", "hubness": "corrections", "image_encoders": "features to vector",
-    "localization": "text to heatmap", "losses": "scores to number", "metrics": "pure functions",
-    "models": "two encoders", "monitoring": "drift", "onnx": "exported models", "promotion": "decision",
-    "ranking_heads": "labels, scores", "report": "page, charts", "search": "index, query", "serving": "service, page",
-    "sorters": "scores to ranks", "text": "vectorizers, store", "text_encoders": "text to vector",
+    "pipelines": "graph, commands",
+    "components": "one per stage",
+    "runtime": "how a stage runs",
+    "backbones": "networks",
+    "datasets": "images, captions",
+    "durable": "safe writes",
+    "evaluation": "evaluators",
+    "export": "ONNX graphs",
+    "features": "of images",
+    "hubness": "corrections",
+    "image_encoders": "features to vector",
+    "localization": "text to heatmap",
+    "losses": "scores to number",
+    "metrics": "pure functions",
+    "models": "two encoders",
+    "monitoring": "drift",
+    "onnx": "exported models",
+    "promotion": "decision",
+    "ranking_heads": "labels, scores",
+    "report": "page, charts",
+    "search": "index, query",
+    "serving": "service, page",
+    "sorters": "scores to ranks",
+    "text": "vectorizers, store",
+    "text_encoders": "text to vector",
     "training": "loop, batches",
-}  # fmt: skip
+}
 
 
 def rooms_drawing() -> str:
@@ -44,7 +63,8 @@ def rooms_drawing() -> str:
 
 
 def room_floors(root: Path) -> dict[str, int]:
-    """Return the floor of each folder of ``bifocal``, from 1: one more than the highest floor that it imports."""
+    """Return the floor of each folder of ``bifocal``, from 1: one more than the highest floor that
+    it imports."""
     folders = {path.parent.name for path in (root / "bifocal").glob("*/__init__.py")}
     below = {room: set(_imported(root / "bifocal" / room)) & folders - {room} for room in folders}
 
@@ -56,7 +76,8 @@ def room_floors(root: Path) -> dict[str, int]:
 
 
 def _imported(folder: Path) -> Iterator[str]:
-    """Yield the rooms that the modules of a folder import, in functions and for type checkers too."""
+    """Yield the rooms that the modules of a folder import, in functions and for type checkers
+    too."""
     for file in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):

@@ -58,11 +58,12 @@ def drawing(
     right = max(x + width for x, _ in places.values()) + MARGIN
     bottom = max(y + ROW for _, y in places.values()) + MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right:g} {bottom:g}" width="{right:g}" '
-        f'font-family="Helvetica, Arial, sans-serif" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right:g} {bottom:g}" '
+        f'width="{right:g}" font-family="Helvetica, Arial, sans-serif" role="img">',
         f"<title>{escape(title)}</title>",
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
-        'orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" fill="#495057"/></marker></defs>',
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
+        'markerHeight="8" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" '
+        'fill="#495057"/></marker></defs>',
         f'<rect width="{right:g}" height="{bottom:g}" rx="6" fill="#ffffff"/>',
         *(_arrow(places[arrow.start], places[arrow.end], arrow.label, width) for arrow in arrows),
         *(_box(box, places[name], width) for name, box in boxes.items()),
@@ -87,8 +88,8 @@ def _box(box: Box, place: tuple[float, float], width: int) -> str:
     ]
     corner = ROW / 2 if box.kind == "data" else 6
     rectangle = (
-        f'<rect x="{x:g}" y="{y:g}" width="{width}" height="{ROW}" rx="{corner:g}" fill="{fill}" stroke="{border}" '
-        'stroke-width="1.3"/>'
+        f'<rect x="{x:g}" y="{y:g}" width="{width}" height="{ROW}" rx="{corner:g}" '
+        f'fill="{fill}" stroke="{border}" stroke-width="1.3"/>'
     )
     return "\n".join([rectangle, *texts])
 
@@ -107,6 +108,12 @@ def _arrow(start: tuple[float, float], end: tuple[float, float], label: str, wid
         )
         path = f"M{first[0]:g} {first[1]:g}V{(first[1] + last[1]) / 2:g}H{last[0]:g}V{last[1]:g}"
         at, anchor = (first[0] + 5, (first[1] + last[1]) / 2 - 3), "start"
-    text = f'<text x="{at[0]:g}" y="{at[1]:g}" text-anchor="{anchor}" font-size="{SMALL}" fill="#495057">'
-    line = f'<path d="{path}" fill="none" stroke="#495057" stroke-width="1.3" marker-end="url(#head)"/>'
+    text = (
+        f'<text x="{at[0]:g}" y="{at[1]:g}" text-anchor="{anchor}" font-size="{SMALL}" '
+        'fill="#495057">'
+    )
+    line = (
+        f'<path d="{path}" fill="none" stroke="#495057" stroke-width="1.3" '
+        'marker-end="url(#head)"/>'
+    )
     return line + (f"\n{text}{escape(label)}</text>" if label else "")

@@ -27,7 +27,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "inspect": "Check a folder of images with captions.",
     }
 )
-"""Summary of each command; its module in this package has a function of its name with ``_command`` at the end."""
+"""Summary of each command; its module in this package has a function of its name with ``_command``
+at the end."""
 RESUMED = ("index", "train")
 """Commands that go on where they were stopped."""
 GROUPS: Mapping[str, tuple[str, str]] = MappingProxyType(

@@ -18,16 +18,19 @@ from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
     "--list",
     "file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="File with one id per line as a JSON string, such as the file of 'bifocal serve --deletions'.",
+    help="File with one id per line as a JSON string, such as the file of 'bifocal serve "
+    "--deletions'.",
 )
 def delete_command(
     item_ids: tuple[str, ...], folder: Path | None, model: str | None, file: Path | None
 ) -> None:
-    """Delete images from the collection and the index of a run: vectors, regions, captions and metadata.
+    """Delete images from the collection and the index of a run: vectors, regions, captions and
+    metadata.
 
-    Their ids stay as tombstones. The image files stay too, unless they are in the collection: delete them where they
-    are, or the next 'embed_collection' embeds them again. A deletion with --model is final: services leave the items
-    out at their next look, and no later release of any version has them.
+    Their ids stay as tombstones. The image files stay too, unless they are in the collection:
+    delete them where they are, or the next 'embed_collection' embeds them again. A deletion with
+    --model is final: services leave the items out at their next look, and no later release of any
+    version has them.
     """
     from bifocal.durable import change
     from bifocal.search.deletion import delete_from_collection, delete_from_index
@@ -62,5 +65,6 @@ def delete_command(
         f"deleted {len(set(wanted))}: {counts.items} items and {counts.deleted} tombstones are left"
     )
     click.echo(
-        f"{removed:.0%} of the index are removed items; 'python -m components build_index' builds it without them"
+        f"{removed:.0%} of the index are removed items; 'python -m components build_index' "
+        "builds it without them"
     )

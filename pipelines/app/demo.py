@@ -33,13 +33,17 @@ RECIPE, GRAPHS, SHEET, TABLE, VECTORS = (
     "vectors.npy",
 )
 BIAS = "bias.npy"
-"""Biases of the images, see ``bifocal.hubness``; missing if the model was trained without a bank."""
+"""Biases of the images, see ``bifocal.hubness``; missing if the model was trained without a
+bank."""
 BACKBONE = "backbone.safetensors"
 """Weights of the backbone as float16, for 'bifocal train' without a network."""
 SIDE, COLUMNS = 128, 16
 """Pixels of an image, and images in a row of the sheet."""
 QUALITY = {"quality": 95, "subsampling": 0}
-WORDS = "ten shapes, eight colors, three sizes, four textures, numbers up to four, positions and nine backgrounds"
+WORDS = (
+    "ten shapes, eight colors, three sizes, four textures, numbers up to four, positions and "
+    "nine backgrounds"
+)
 QUERIES = ("three red stars on a beach", "two blue rhombuses", "two green triangles in the snow")
 
 
@@ -97,7 +101,8 @@ def tiles(sheet: Path, count: int) -> list[Image.Image]:
 
 
 def answer(model: TrainedModel, query: str, count: int) -> tuple[Results, Path]:
-    """Return the images that fit a query best, and the file of a picture with the query's heatmap in each of them."""
+    """Return the images that fit a query best, and the file of a picture with the query's heatmap
+    in each of them."""
     hits = model.search(query, k=count)
     files = [hit.path for hit in hits if hit.path is not None]
     found = [
@@ -127,7 +132,8 @@ def answer(model: TrainedModel, query: str, count: int) -> tuple[Results, Path]:
 def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
     """Search 256 drawn scenes by each QUERY, with a model that is part of the package.
 
-    Writes a picture for each query: the images that fit it best, and where in them it is. Nothing is downloaded.
+    Writes a picture for each query: the images that fit it best, and where in them it is. Nothing
+    is downloaded.
     """
     start = time.monotonic()
     model = unpack(folder)
@@ -138,7 +144,8 @@ def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
             click.echo(f'{number:3}.  {hit.score:.3f}  {hit.path}  "{hit.captions[0]}"')
         click.echo(f"-> {picture}")
     click.echo(
-        f"{time.monotonic() - start:.1f} seconds, {len(model.collection)} images. The model knows {WORDS}."
+        f"{time.monotonic() - start:.1f} seconds, {len(model.collection)} images. The model "
+        f"knows {WORDS}."
     )
     click.echo(f'Next: bifocal search "a green cross on sand" --run {folder}')
     click.echo(f'      bifocal where {folder}/images/00213.jpg "red heart" --run {folder}')

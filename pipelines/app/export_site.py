@@ -29,8 +29,8 @@ DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option(
     "--places/--no-places",
     default=True,
-    help="Store for each image what shows where a phrase is, if the model has a pointing head: about 40 KB and 0.3 "
-    "seconds per image.",
+    help="Store for each image what shows where a phrase is, if the model has a pointing "
+    "head: about 40 KB and 0.3 seconds per image.",
 )
 def export_site_command(
     run: Path,
@@ -41,10 +41,11 @@ def export_site_command(
     deletions: Path | None,
     places: bool,
 ) -> None:
-    """Write the search page of RUN to the folder DESTINATION, by default RUN/site, for any web server.
+    """Write the search page of RUN to the folder DESTINATION, by default RUN/site, for any web
+    server.
 
-    The model runs in the browser: the folder needs no program on the server. It holds captions, metadata and a
-    thumbnail of every image. Search by an image needs 'bifocal serve'.
+    The model runs in the browser: the folder needs no program on the server. It holds captions,
+    metadata and a thumbnail of every image. Search by an image needs 'bifocal serve'.
     """
     from bifocal.search.trained_model import ONNX
     from bifocal.serving.service.live import Deletions
@@ -63,7 +64,8 @@ def export_site_command(
         click.echo(f"{report.place_bytes / 1000:.1f} KB per image show where a phrase is")
     else:
         click.echo(
-            "the copy does not show where a phrase is: the model has no pointing head, or --no-places is given"
+            "the copy does not show where a phrase is: the model has no pointing head, or "
+            "--no-places is given"
         )
     click.echo(f"text encoder of int8: cosine with the model at least {report.cosine:.4f}")
     click.echo(f"-> {written}, for a web server: python -m http.server --directory {written}")

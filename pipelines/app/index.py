@@ -38,17 +38,19 @@ SHOWN = 20
 )
 @click.option(
     "--encoder",
-    help="Pretrained encoders, by default those of the last call, or else clip if its files are cached or a hub "
-    "answers, or else small. small: EfficientNet-Lite2 and all-MiniLM-L6-v2, R@1 9.0 / 8.6 and R@10 29.3 / 32.4 % on "
-    "1,000 photographs of Flickr8k with 5,000 captions (chance: 0.1 and 1). clip, siglip2 and multilingual need no "
-    "torch. Others are models of open_clip, such as ViT-B-16__openai, repositories of the Hugging Face hub, and "
-    "folders.",
+    help="Pretrained encoders, by default those of the last call, or else clip if its files "
+    "are cached or a hub answers, or else small. small: EfficientNet-Lite2 and "
+    "all-MiniLM-L6-v2, R@1 9.0 / 8.6 and R@10 29.3 / 32.4 % on 1,000 photographs of "
+    "Flickr8k with 5,000 captions (chance: 0.1 and 1). clip, siglip2 and multilingual "
+    "need no torch. Others are models of open_clip, such as ViT-B-16__openai, "
+    "repositories of the Hugging Face hub, and folders.",
 )
 @click.option(
     "--weights",
     type=click.Path(path_type=Path, exists=True),
-    help="Folder with the encoder's files, in place of a download or the extra small. For small (or BIFOCAL_WEIGHTS): "
-    "weights of a backbone, and the folder of a sentence encoder.",
+    help="Folder with the encoder's files, in place of a download or the extra small. For "
+    "small (or BIFOCAL_WEIGHTS): weights of a backbone, and the folder of a sentence "
+    "encoder.",
 )
 @click.option(
     "--folder",
@@ -71,14 +73,20 @@ SHOWN = 20
     "--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing."
 )
 def index_command(
-    directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None, is_watched: bool,
-    is_agreed: bool, is_dry: bool,
-) -> None:  # fmt: skip
+    directory: str,
+    run: Path | None,
+    encoder: str | None,
+    weights: Path | None,
+    folder: Path | None,
+    is_watched: bool,
+    is_agreed: bool,
+    is_dry: bool,
+) -> None:
     """Make DIRECTORY searchable: a folder of images, a table that names images, or an archive.
 
-    Captions are not needed; captions.csv or a .txt beside each image are read if they are there. A second call adds,
-    changes and removes what changed in the folder. A killed call goes on with the same command. Then 'bifocal
-    search', 'where' and 'serve' use the run folder.
+    Captions are not needed; captions.csv or a .txt beside each image are read if they are there. A
+    second call adds, changes and removes what changed in the folder. A killed call goes on with the
+    same command. Then 'bifocal search', 'where' and 'serve' use the run folder.
     """
     if run is not None and (encoder or weights):
         raise click.UsageError("--run names trained encoders: leave out --encoder and --weights")
@@ -107,7 +115,8 @@ def index_command(
 
 
 def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
-    """Index a source by the encoders of a section of ``params.yaml``; print numbers of images, and broken files."""
+    """Index a source by the encoders of a section of ``params.yaml``; print numbers of images, and
+    broken files."""
     start = time.monotonic()
     from bifocal.onnx.towers import is_towers
     from pipelines.app.encoders import encoder_folder, small_pointing
@@ -129,8 +138,8 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
     click.echo(
-        f"{indexed.images:,} images can be searched: {indexed.new:,} new, {indexed.changed:,} changed, "
-        f"{indexed.removed:,} removed{rate}, {time.monotonic() - start:.0f} s."
+        f"{indexed.images:,} images can be searched: {indexed.new:,} new, {indexed.changed:,} "
+        f"changed, {indexed.removed:,} removed{rate}, {time.monotonic() - start:.0f} s."
     )
     if indexed.broken:
         print_left_out(indexed.broken)
@@ -138,7 +147,8 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
 
 
 def plan(directory: Path, folder: Path, section: dict[str, Any]) -> None:
-    """Print what an index of a source would read, embed and download; files are listed, and not decoded."""
+    """Print what an index of a source would read, embed and download; files are listed, and not
+    decoded."""
     from bifocal.search.collection.collection import Collection
     from bifocal.search.collection.format import DESCRIPTION
     from bifocal.search.collection.sources import files_source
@@ -154,7 +164,8 @@ def plan(directory: Path, folder: Path, section: dict[str, Any]) -> None:
     captions = sum(map(len, source.captions.values()))
     encoder = section["encoder"] or f"trained, of {section['run']}"
     click.echo(
-        f"{len(source.entries):,} images, {new:,} of them new; {captions:,} captions; encoder {encoder}"
+        f"{len(source.entries):,} images, {new:,} of them new; {captions:,} captions; encoder "
+        f"{encoder}"
     )
     is_local = (
         section["run"]
@@ -178,10 +189,18 @@ def print_left_out(entries: Sequence[tuple[str, str]]) -> None:
 
 
 def chosen_encoders(
-    folder: Path, directory: str, run: Path | None, encoder: str | None, weights: Path | None,
-    *, is_named: bool, is_agreed: bool, is_dry: bool,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call or the best.
+    folder: Path,
+    directory: str,
+    run: Path | None,
+    encoder: str | None,
+    weights: Path | None,
+    *,
+    is_named: bool,
+    is_agreed: bool,
+    is_dry: bool,
+) -> dict[str, Any]:
+    """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last
+    call or the best.
 
     Raises:
         click.UsageError: nobody agreed to a download of the best encoders.

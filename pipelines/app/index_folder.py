@@ -1,4 +1,5 @@
-"""Collection and index of a folder of images by given encoders, in a run folder, and the changes of the folder."""
+"""Collection and index of a folder of images by given encoders, in a run folder, and the changes of
+the folder."""
 
 import hashlib
 import os
@@ -31,16 +32,19 @@ from runtime import artifacts
 
 BATCH = 32
 MIN_SHARD, SHARDS = 256, 128
-"""A killed run repeats at most one shard, so shards are small; large collections have about this number of them."""
+"""A killed run repeats at most one shard, so shards are small; large collections have about this
+number of them."""
 QUERIES = 200
-"""Images that choose the effort of an approximate index: a folder without captions has no other queries."""
+"""Images that choose the effort of an approximate index: a folder without captions has no other
+queries."""
 QUIET_MS, LOOK_MS = 1000, 500
 """Changes that follow each other within ``QUIET_MS`` are one; milliseconds."""
 
 
 @dataclass(frozen=True)
 class Indexed:
-    """Numbers of images after an index was written, the broken files with reasons, and the images per second."""
+    """Numbers of images after an index was written, the broken files with reasons, and the images
+    per second."""
 
     images: int
     new: int
@@ -59,17 +63,18 @@ def index_folder(
 ) -> Indexed:
     """Write encoders, collection and index of a folder of images to a run folder.
 
-    Vectors of unchanged images are taken over from its previous collection. A killed call goes on after its last shard;
-    the previous collection answers until the new one is complete.
+    Vectors of unchanged images are taken over from its previous collection. A killed call goes on
+    after its last shard; the previous collection answers until the new one is complete.
 
     Args:
         encoders: folder of an exported model.
-        bank: folder of a trained embedding, whose ``HubnessBank`` corrects scores; None for pretrained encoders, whose
-            scores are calibrated by names.
+        bank: folder of a trained embedding, whose ``HubnessBank`` corrects scores; None for
+            pretrained encoders, whose scores are calibrated by names.
         pointing: folder of a pointing head that the run folder gets beside encoders without one.
 
     Raises:
-        ValueError: the model has no single vector for an image, or the folder has no image that can be decoded.
+        ValueError: the model has no single vector for an image, or the folder has no image that can
+            be decoded.
     """
     if scores_pairs(encoders):
         raise ValueError(
@@ -150,7 +155,8 @@ def name_vectors(encoders: Path, digest: str) -> list[NDArray[np.float32]]:
 def _new_encoders(
     encoders: Path, pointing: Path | None, target: Path, digest: str
 ) -> dict[Path, Path]:
-    """Link or copy the encoders and a pointing head to a partial folder, unless the run folder has them."""
+    """Link or copy the encoders and a pointing head to a partial folder, unless the run folder has
+    them."""
     is_known = (target / artifacts.MANIFEST).is_file() and model_hash(target) == digest
     if is_known and (pointing is None or (target / POINTING).is_dir()):
         return {}
@@ -171,7 +177,8 @@ def _link(source: str, target: str) -> None:
 
 
 def changes(source: Path, run: Path) -> Iterator[None]:
-    """Yield once when the files of a source are watched, and then after each change of them, without end.
+    """Yield once when the files of a source are watched, and then after each change of them,
+    without end.
 
     Args:
         source: folder, table or archive; the images of a table are beside it.

@@ -26,7 +26,8 @@ COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 class Inspected(NamedTuple):
-    """Images with captions below ``root``, a folder of this machine, and what is wrong with them."""
+    """Images with captions below ``root``, a folder of this machine, and what is wrong with
+    them."""
 
     root: Path
     images: "ImageFolder"
@@ -59,9 +60,9 @@ def inspect_command(
 ) -> None:
     """Check DIRECTORY, a folder of images with captions, and print what is in it and what is wrong.
 
-    DIRECTORY may be an address s3://bucket/folder: its files are copied to the cache of this machine.
-    The exit code is 1 if there are errors: entries that cannot be used, near-duplicates in two splits, or fewer images
-    with captions than a training needs.
+    DIRECTORY may be an address s3://bucket/folder: its files are copied to the cache of this
+    machine. The exit code is 1 if there are errors: entries that cannot be used, near-duplicates in
+    two splits, or fewer images with captions than a training needs.
     """
     from rich.console import Console
 
@@ -81,7 +82,8 @@ def inspect_command(
 
 @contextmanager
 def inspected(directory: str, compare: int = 5000, **options: Any) -> Iterator[Inspected]:
-    """Yield a folder or an address on S3 as the training would read it, with ``options`` of ``ImageFolder``.
+    """Yield a folder or an address on S3 as the training would read it, with ``options`` of
+    ``ImageFolder``.
 
     The dataset of an archive exists as long as the context.
     """
@@ -156,11 +158,13 @@ def _escaped(text: str) -> str:
 
 
 def check_count(directory: str, images: "ImageFolder") -> int | None:
-    """Return the images with captions, if they can be counted; raise ``ValueError`` if a training needs more."""
+    """Return the images with captions, if they can be counted; raise ``ValueError`` if a training
+    needs more."""
     count = images.count_captioned()
     if count is not None and count < MIN_CAPTIONED:
         raise ValueError(
-            f"{directory} has {count} images with captions, and a training needs at least {MIN_CAPTIONED}: add images "
-            f"with captions, or search these without a training, by 'bifocal index {directory}'"
+            f"{directory} has {count} images with captions, and a training needs at least "
+            f"{MIN_CAPTIONED}: add images with captions, or search these without a training, "
+            f"by 'bifocal index {directory}'"
         )
     return count

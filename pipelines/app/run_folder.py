@@ -1,4 +1,5 @@
-"""A run folder: parameters and artifacts of a training or of an index, and the commands' default folder."""
+"""A run folder: parameters and artifacts of a training or of an index, and the commands' default
+folder."""
 
 import os
 import re
@@ -57,14 +58,15 @@ def latest_run(folder: Path | None) -> Path:
     found = [run for run in runs if (run / ARTIFACTS / "onnx").is_dir()]
     if not found:
         raise FileNotFoundError(
-            f"there is no finished run below {RUNS}/: write one with 'bifocal index DIR' or 'bifocal train DIR', or "
-            "name it with --run"
+            f"there is no finished run below {RUNS}/: write one with 'bifocal index DIR' or "
+            "'bifocal train DIR', or name it with --run"
         )
     return max(found, key=lambda path: (path / PARAMETERS).stat().st_mtime)
 
 
 def run_name(directory: str) -> str:
-    """Return the name of a folder of images as the name of its run: letters, digits, "_", "." and "-"."""
+    """Return the name of a folder of images as the name of its run: letters, digits, "_", "." and
+    "-"."""
     path = Path(directory)
     return re.sub(r"[^\w.-]+", "_", path.stem if path.is_file() else path.name)
 
@@ -72,13 +74,15 @@ def run_name(directory: str) -> str:
 def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict[str, Any]:
     """Return the parameters that a run folder has; none if it is new.
 
-    A folder that the user names goes on with the same source at another place, if the former place is gone.
+    A folder that the user names goes on with the same source at another place, if the former place
+    is gone.
 
     Args:
         new: parameters to write: of an index or of a training.
 
     Raises:
-        FileExistsError: the folder holds results of another source, results of the other command, or other files.
+        FileExistsError: the folder holds results of another source, results of the other command,
+            or other files.
     """
     from runtime.parameters import read_yaml  # imports pydantic
 
@@ -104,8 +108,8 @@ def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict
         return values
     moved = f"; if {former} is now {source}, go on with {option} {folder}" if is_gone else ""
     raise FileExistsError(
-        f"{folder} holds {_results(values)}, and this command writes {_results(new)}: name another run folder with "
-        f"{option}{moved}"
+        f"{folder} holds {_results(values)}, and this command writes {_results(new)}: name "
+        f"another run folder with {option}{moved}"
     )
 
 
@@ -118,11 +122,15 @@ def _source(values: Mapping[str, Any]) -> str | None:
 
 
 def _results(values: Mapping[str, Any]) -> str:
-    return f"{'the index' if INDEXED in values else 'a model'} of {_source(values) or 'another corpus'}"
+    return (
+        f"{'the index' if INDEXED in values else 'a model'} of "
+        f"{_source(values) or 'another corpus'}"
+    )
 
 
 def shipped_file(name: str) -> Path:
-    """Return a file of the checkout, such as ``params.yaml``, which a wheel has beside this module."""
+    """Return a file of the checkout, such as ``params.yaml``, which a wheel has beside this
+    module."""
     installed = Path(__file__).parent / "data" / name
     return installed if installed.is_file() else Path(__file__).parents[2] / name
 
@@ -137,5 +145,6 @@ def write_parameters(folder: Path, values: dict[str, Any]) -> None:
 
 
 def use_store_of(folder: Path) -> None:
-    """Track stages in the folder's own MLflow database, unless ``MLFLOW_TRACKING_URI`` names another."""
+    """Track stages in the folder's own MLflow database, unless ``MLFLOW_TRACKING_URI`` names
+    another."""
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(folder / 'mlflow.db').resolve()}")

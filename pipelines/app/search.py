@@ -30,7 +30,8 @@ LONGEST_NAME = 255
     type=click.Choice(["vectors", "hybrid", "regions"]),
     default="vectors",
     show_default=True,
-    help="hybrid also finds words of captions and metadata; regions ranks images by their best region.",
+    help="hybrid also finds words of captions and metadata; regions ranks images by their "
+    "best region.",
 )
 @click.option(
     "--where", default="{}", help='Filter of the metadata as JSON, such as {"year": {"min": 2000}}.'
@@ -65,9 +66,9 @@ def search_command(
 ) -> None:
     """Show the images of a run that fit QUERY best: a sentence, or the path of an image.
 
-    The score of a result sorts the results: the cosine with the query, corrected for hubness if the query is a
-    sentence; in the mode hybrid, the sum of the reciprocal ranks. If the index is calibrated, each result of a sentence
-    has its probability of relevance.
+    The score of a result sorts the results: the cosine with the query, corrected for hubness if the
+    query is a sentence; in the mode hybrid, the sum of the reciprocal ranks. If the index is
+    calibrated, each result of a sentence has its probability of relevance.
     """
     import bifocal
     from bifocal.onnx.images import open_image
@@ -76,8 +77,9 @@ def search_command(
     asked, folder = _sentence_or_image(query), latest_run(folder)
     if not (folder / ARTIFACTS / "index").is_dir():
         raise FileNotFoundError(
-            f"{folder} has no index: its training is not complete, its model is of late interaction, or a version "
-            "before 0.3.0 trained it; the same 'bifocal train' completes a training"
+            f"{folder} has no index: its training is not complete, its model is of late "
+            "interaction, or a version before 0.3.0 trained it; the same 'bifocal train' "
+            "completes a training"
         )
     model = bifocal.load(folder)
     hits = model.search(asked, count, where=_condition(where), **options)
@@ -86,11 +88,15 @@ def search_command(
     if as_json:
         found = [
             {
-                "image_id": hit.id, "score": hit.score, "path": hit.path and str(hit.path), "captions": hit.captions,
-                "probability": hit.probability, "relevance": hit.relevance,
+                "image_id": hit.id,
+                "score": hit.score,
+                "path": hit.path and str(hit.path),
+                "captions": hit.captions,
+                "probability": hit.probability,
+                "relevance": hit.relevance,
             }
             for hit in hits
-        ]  # fmt: skip
+        ]
         answer = {"query": query, "found": hits.found, "unknown": hits.unknown, "results": found}
         click.echo(json.dumps(answer, ensure_ascii=False))
     elif hits and not hits.found:
@@ -101,7 +107,8 @@ def search_command(
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
         if not as_json:
             click.echo(
-                f"{number:3}.  {hit.score:.4f}{relevance}  {printable(hit.path or hit.id)}{printable(caption)}"
+                f"{number:3}.  {hit.score:.4f}{relevance}  "
+                f"{printable(hit.path or hit.id)}{printable(caption)}"
             )
         if hit.path is not None and not hit.path.is_file():
             moved.append(hit.path)
@@ -114,7 +121,10 @@ def search_command(
             )
     if moved:
         names = ", ".join(map(printable, moved))
-        again = f"run 'bifocal index' or 'train' again, with --folder or --run {folder} if their folder moved"
+        again = (
+            f"run 'bifocal index' or 'train' again, with --folder or --run {folder} if their "
+            "folder moved"
+        )
         click.echo(f"not where they were, so not on the sheet: {names}; {again}", err=True)
     if shown and (picture or not as_json):
         target = picture or folder / "search.png"
@@ -129,7 +139,8 @@ def _copy_name(number: int, path: Path) -> str:
 
 
 def _sentence_or_image(query: str) -> str | Path:
-    """Return a query, as a path if it names a file; a name of an image that does not exist is an error."""
+    """Return a query, as a path if it names a file; a name of an image that does not exist is an
+    error."""
     try:
         if Path(query).is_file():
             return Path(query)

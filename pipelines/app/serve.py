@@ -29,7 +29,8 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def free_address(host: str, port: int) -> tuple[str, int]:
-    """Return the IP address and the port to listen on; raise ``OSError`` if another program listens on it."""
+    """Return the IP address and the port to listen on; raise ``OSError`` if another program listens
+    on it."""
     family, _, _, _, place = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -140,7 +141,8 @@ def raise_file_limit() -> int:
 @click.option(
     "--originals/--no-originals",
     default=None,
-    help="Send image files as they are, with EXIF and GPS; by default only if --host is this machine.",
+    help="Send image files as they are, with EXIF and GPS; by default only if --host is this "
+    "machine.",
 )
 @click.option(
     "--log-format",
@@ -183,8 +185,9 @@ def serve_command(
 ) -> None:
     """Serve search, heatmaps and a page over HTTP.
 
-    BIFOCAL_API_KEYS has the keys of clients, separated by commas; without it, no key is needed. BIFOCAL_ADMIN_KEY may
-    delete items. BIFOCAL_MAX_CHARACTERS, BIFOCAL_MAX_IMAGE_BYTES and BIFOCAL_MAX_PIXELS limit a request.
+    BIFOCAL_API_KEYS has the keys of clients, separated by commas; without it, no key is needed.
+    BIFOCAL_ADMIN_KEY may delete items. BIFOCAL_MAX_CHARACTERS, BIFOCAL_MAX_IMAGE_BYTES and
+    BIFOCAL_MAX_PIXELS limit a request.
     """
     from bifocal.onnx.limits import Limits
     from bifocal.serving.service.app import create_app
@@ -217,15 +220,24 @@ def serve_command(
     unguarded = host not in LOCAL and not keys
     if unguarded and not is_open:
         raise click.UsageError(
-            f"--host {host} answers everybody who reaches it: set BIFOCAL_API_KEYS, or say so with --open"
+            f"--host {host} answers everybody who reaches it: set BIFOCAL_API_KEYS, or say so "
+            "with --open"
         )
     settings = Settings(
-        limits=Limits.of_process(), max_requests=max_requests, requests_per_second=rate, api_keys=keys,
-        admin_key=admin, origins=origins, hosts=hosts or (names if host in LOCAL or unguarded else ("*",)),
-        addresses=unguarded and not hosts, log_queries=log_queries, open_metrics=open_metrics,
+        limits=Limits.of_process(),
+        max_requests=max_requests,
+        requests_per_second=rate,
+        api_keys=keys,
+        admin_key=admin,
+        origins=origins,
+        hosts=hosts or (names if host in LOCAL or unguarded else ("*",)),
+        addresses=unguarded and not hosts,
+        log_queries=log_queries,
+        open_metrics=open_metrics,
         threads=os.cpu_count() or 1,
-        originals=host in LOCAL if originals is None else originals, decoders=decoders,
-    )  # fmt: skip
+        originals=host in LOCAL if originals is None else originals,
+        decoders=decoders,
+    )
     ip, free_port = free_address(host, port)
     handler = logging.StreamHandler()
     as_text = sys.stderr.isatty() if log_format is None else log_format == "text"
@@ -259,15 +271,24 @@ def run_server(app: "FastAPI", ip: str, port: int, proxies: Sequence[str] = ()) 
             await asyncio.sleep(0.01)
 
     async def run() -> None:
-        # The server of this process: it alone has the model, the deletions and the metrics. Above the number of
-        # connections, new ones wait; each uses a file, and an answer may need another one.
+        # The server of this process: it alone has the model, the deletions and the metrics. Above
+        # the number of connections, new ones wait; each uses a file, and an answer may need another
+        # one.
         server = Server(
-            wrap_asgi_with_proxy_headers(app, list(proxies)), ip, port, interface=Interfaces.ASGINL,
-            http=HTTPModes.http1, websockets=False, backlog=BACKLOG,
+            wrap_asgi_with_proxy_headers(app, list(proxies)),
+            ip,
+            port,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=BACKLOG,
             backpressure=min(CONNECTIONS, raise_file_limit() // 2),
-            http1_settings=HTTP1Settings(header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADER_BYTES),
-            log_level=LogLevels.error, log_dictconfig={"loggers": {}},
-        )  # fmt: skip
+            http1_settings=HTTP1Settings(
+                header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADER_BYTES
+            ),
+            log_level=LogLevels.error,
+            log_dictconfig={"loggers": {}},
+        )
         server.workers_kill_timeout = GRACE_SECONDS
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -28,7 +28,8 @@ SHARE = 0.1
 
 
 def check_sums(*folders: Path | None) -> None:
-    """Raise ``ValueError`` for a file that differs from the manifest of its folder; a folder may have no manifest."""
+    """Raise ``ValueError`` for a file that differs from the manifest of its folder; a folder may
+    have no manifest."""
     checked = [folder for folder in folders if folder is not None and (folder / MANIFEST).is_file()]
     with reading(*(folder.parent for folder in checked)):
         for folder in checked:
@@ -90,7 +91,8 @@ class ReleaseSource:
         return RegistryDeletions(self.model.name)
 
     def key(self) -> str:
-        """Return the number of the version with the hash of its release; read the deletions of other services too."""
+        """Return the number of the version with the hash of its release; read the deletions of
+        other services too."""
         from runtime.mlflow.releases import read_digest
 
         self.deletions.refresh()
@@ -98,7 +100,8 @@ class ReleaseSource:
         return f"{version.number}-{read_digest(version)}"
 
     def load(self) -> SearchModel:
-        """Return the version with its collection and index; the downloaded files are in memory or mapped."""
+        """Return the version with its collection and index; the downloaded files are in memory or
+        mapped."""
         from runtime.mlflow.releases import COLLECTION, INDEX, download_release, read_digest
 
         version = self.model.version()
@@ -114,7 +117,8 @@ class ReleaseSource:
 
 
 class CandidateSource(ReleaseSource):
-    """A release to compare with the champion's: none while it is withdrawn, is the champion, or does not exist."""
+    """A release to compare with the champion's: none while it is withdrawn, is the champion, or
+    does not exist."""
 
     reversible = False
 
@@ -123,7 +127,8 @@ class CandidateSource(ReleaseSource):
         self._champion = champion
 
     def key(self) -> str:
-        """Return the number of the version with the hash of its release; raise ``NoModel`` without a candidate."""
+        """Return the number of the version with the hash of its release; raise ``NoModel`` without
+        a candidate."""
         from runtime.mlflow import VETO
         from runtime.mlflow.aliases import deciding_tags
 
@@ -140,7 +145,8 @@ class CandidateSource(ReleaseSource):
 
 
 class RegistrySource:
-    """A registered model with its collection in a folder: a new version comes into use once that is embedded."""
+    """A registered model with its collection in a folder: a new version comes into use once that is
+    embedded."""
 
     reversible = False  # the times of its files are part of a key
 
@@ -191,7 +197,8 @@ def open_source(
 
 
 def open_deletions(source: ModelSource, file: Path | None) -> Deletions:
-    """Return the deleted items: in the registry, with those of ``file``, for a release, else in ``file``."""
+    """Return the deleted items: in the registry, with those of ``file``, for a release, else in
+    ``file``."""
     deletions = Deletions(file)
     if not isinstance(source, ReleaseSource):
         return deletions

@@ -21,14 +21,17 @@ def stages_of_run() -> tuple[Component, ...]:
 
 
 def check_stages(values: Mapping[str, Any], stages: Iterable[Component]) -> None:
-    """Raise ``ParameterError`` if a section of ``stages`` is wrong; others are only known by name."""
+    """Raise ``ParameterError`` if a section of ``stages`` is wrong; others are only known by
+    name."""
     parameters.validate(values, stages, others=configurable_components())
 
 
 def run_stages(folder: Path, values: dict[str, Any], stages: Iterable[Component]) -> None:
-    """Check the parameters of ``stages``, write all to ``params.yaml`` of ``folder``, and run the stages in order.
+    """Check the parameters of ``stages``, write all to ``params.yaml`` of ``folder``, and run the
+    stages in order.
 
-    A killed run goes on where it was: complete stages are skipped, and an incomplete one resumes from its checkpoint.
+    A killed run goes on where it was: complete stages are skipped, and an incomplete one resumes
+    from its checkpoint.
     """
     stages = list(stages)
     check_stages(values, stages)

@@ -47,15 +47,17 @@ GAIN = "zero_shot.json"
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
-    help="Safetensors file with the weights of a timm backbone, or a folder with it and with the folder of a sentence "
-    "encoder (also BIFOCAL_WEIGHTS); by default the packages of the extra small, or else a download. Without both, the "
-    "backbone of 'bifocal demo' takes their place.",
+    help="Safetensors file with the weights of a timm backbone, or a folder with it and with "
+    "the folder of a sentence encoder (also BIFOCAL_WEIGHTS); by default the packages of "
+    "the extra small, or else a download. Without both, the backbone of 'bifocal demo' "
+    "takes their place.",
 )
 @click.option(
     "--encoder",
-    help="small, the default: EfficientNet-Lite2 and all-MiniLM-L6-v2 below a new model, which is compared with a "
-    "search without training. Others are contrastive models to train heads on: clip, siglip2, multilingual, a model of "
-    "open_clip, a repository of the Hugging Face hub, or a folder; the better of trained and untrained is exported. "
+    help="small, the default: EfficientNet-Lite2 and all-MiniLM-L6-v2 below a new model, "
+    "which is compared with a search without training. Others are contrastive models to "
+    "train heads on: clip, siglip2, multilingual, a model of open_clip, a repository of "
+    "the Hugging Face hub, or a folder; the better of trained and untrained is exported. "
     "--weights replaces the download.",
 )
 @click.option(
@@ -85,11 +87,13 @@ def train_command(
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
 ) -> None:
-    """Train a model on DIRECTORY: images with captions.csv, .tsv, .jsonl or .parquet, or a .txt beside each image.
+    """Train a model on DIRECTORY: images with captions.csv, .tsv, .jsonl or .parquet, or a .txt
+    beside each image.
 
     DIRECTORY may be an address s3://bucket/folder: its images are copied to the run folder.
-    The columns image and caption are recognized by their names; components/prepare_dataset/README.md has the formats.
-    A killed run goes on with the same command.
+    The columns image and caption are recognized by their names;
+    components/prepare_dataset/README.md has the formats. A killed run goes on with the same
+    command.
     """
     start = time.monotonic()
     is_named, folder = folder is not None, folder or RUNS / run_name(directory)
@@ -139,7 +143,8 @@ def train_command(
 
 
 def gain_of_heads(folder: Path) -> str:
-    """Return the gain of trained heads on the split "val", by which their training keeps or drops them."""
+    """Return the gain of trained heads on the split "val", by which their training keeps or drops
+    them."""
     found = read_manifest(folder / ARTIFACTS / "embedding")["metrics"]
     if "blend" not in found:
         return "The model has no residual heads: the gain of its training was not measured."
@@ -152,7 +157,8 @@ def gain_of_heads(folder: Path) -> str:
 
 
 def gain_over_small(folder: Path, values: Mapping[str, Any], weights: Path | None) -> str:
-    """Return the gain of a model over the encoder small, as 'bifocal index' searches by it, on the evaluated split.
+    """Return the gain of a model over the encoder small, as 'bifocal index' searches by it, on the
+    evaluated split.
 
     A second call takes the sentence of the first one, unless parameters or results have changed.
     """
@@ -189,12 +195,14 @@ def gain_over_small(folder: Path, values: Mapping[str, Any], weights: Path | Non
 def gain_sentence(
     sums: Sequence[float], interval: tuple[float, float], split: Dataset, model: str, kept: str
 ) -> str:
-    """Return the recall sums with and without training, the interval of their difference, and what is kept."""
+    """Return the recall sums with and without training, the interval of their difference, and what
+    is kept."""
     (trained, untrained), (low, high) = sums, interval
     return (
-        f"Training {'helped' if low > 0 else 'did not clearly help'}: recall sum {trained:.1f} with {model}, "
-        f"{untrained:.1f} without training, difference {trained - untrained:+.1f} (95 % interval {low:+.1f} to "
-        f"{high:+.1f}) on {len(split.captions)} held-out captions of {len(split.images)} images; {kept}."
+        f"Training {'helped' if low > 0 else 'did not clearly help'}: recall sum {trained:.1f} "
+        f"with {model}, {untrained:.1f} without training, difference "
+        f"{trained - untrained:+.1f} (95 % interval {low:+.1f} to {high:+.1f}) on "
+        f"{len(split.captions)} held-out captions of {len(split.images)} images; {kept}."
     )
 
 
@@ -218,7 +226,8 @@ def trained_ranks(metrics: Path, dataset: Dataset) -> "list[Tensor]":
 
 
 def untrained_ranks(encoders: Path, dataset: Dataset) -> "list[Tensor]":
-    """Return the expected ranks by exported encoders without training, for each image and for each caption."""
+    """Return the expected ranks by exported encoders without training, for each image and for each
+    caption."""
     import torch
 
     from bifocal.metrics import retrieval_ranks

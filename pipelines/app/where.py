@@ -22,8 +22,8 @@ LIKELY = 0.5
 @click.option(
     "--weights",
     type=click.Path(path_type=Path, exists=True),
-    help="Folder with the weights of a backbone and of a sentence encoder, as for 'bifocal train', to "
-    "point without a run.",
+    help="Folder with the weights of a backbone and of a sentence encoder, as for 'bifocal "
+    "train', to point without a run.",
 )
 @click.option("--accurate", is_flag=True, help="Sum three sizes of the image: four times slower.")
 @click.option(
@@ -71,7 +71,8 @@ def where_command(
 
 
 def describe(phrase: str, location: "Location") -> str:
-    """Return a guess, a place with the words that the phrase is rather not there, or that it is not."""
+    """Return a guess, a place with the words that the phrase is rather not there, or that it is
+    not."""
     known = "" if location.probability is None else f" (probability {location.probability:.0%})"
     if not location.present:
         return f"no {phrase!r} in this image{known}"

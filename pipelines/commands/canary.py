@@ -18,9 +18,14 @@ FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.option(
-    "--service", "services", multiple=True, default=("http://127.0.0.1:8080",), show_default=True,
-    help="Address of 'bifocal serve'; repeat it for each replica, or give dns+http://NAME:PORT for all pods of a name.",
-)  # fmt: skip
+    "--service",
+    "services",
+    multiple=True,
+    default=("http://127.0.0.1:8080",),
+    show_default=True,
+    help="Address of 'bifocal serve'; repeat it for each replica, or give "
+    "dns+http://NAME:PORT for all pods of a name.",
+)
 @click.option(
     "--counts", type=FILE, help="Folder that keeps the counts of replicas over their restarts."
 )
@@ -47,12 +52,14 @@ def canary(
     artifacts: Path | None,
     policy: Path | None,
 ) -> None:
-    """Withdraw or promote the release of 'bifocal serve --canary' or '--shadow', by the searches of clients.
+    """Withdraw or promote the release of 'bifocal serve --canary' or '--shadow', by the searches of
+    clients.
 
-    Prints the service's report. The command withdraws a candidate that is worse than canary.yaml allows: no service
-    uses it any more, and only 'promote --force' promotes it. Otherwise the command continues as 'python -m pipelines
-    promote': it compares both models on the test images and moves the alias. Run it as often as every hour, or give
-    --wait: the confidence intervals hold at every look. A look that ends without a decision is recorded too.
+    Prints the service's report. The command withdraws a candidate that is worse than canary.yaml
+    allows: no service uses it any more, and only 'promote --force' promotes it. Otherwise the
+    command continues as 'python -m pipelines promote': it compares both models on the test images
+    and moves the alias. Run it as often as every hour, or give --wait: the confidence intervals
+    hold at every look. A look that ends without a decision is recorded too.
     """
     from bifocal.serving.canary.services import read_reports
     from components.cluster.canary import api_key, wait_for_decision
@@ -73,7 +80,8 @@ def canary(
 
 
 def _act(file: Path, report: "Report", decision: "Decision", artifacts: Path | None) -> None:
-    """Log the decision; withdraw the candidate, continue as ``python -m pipelines promote``, or leave it."""
+    """Log the decision; withdraw the candidate, continue as ``python -m pipelines promote``, or
+    leave it."""
     from components.cluster.canary import Registered, log_decision
     from components.cluster.promote import promote
     from pipelines import policies

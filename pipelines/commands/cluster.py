@@ -36,12 +36,14 @@ settings_option = click.option(
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set one value of params.yaml, as in --set prepare_dataset.corpus.root=s3://bucket/coco; may be repeated.",
+    help="Set one value of params.yaml, as in --set "
+    "prepare_dataset.corpus.root=s3://bucket/coco; may be repeated.",
 )
 images_option = click.option(
     "--images",
     type=click.Path(path_type=Path, exists=True),
-    help='Image digests as JSON, {"cpu": "NAME@sha256:...", "gpu": ...}: images.json of containers/build.py.',
+    help='Image digests as JSON, {"cpu": "NAME@sha256:...", "gpu": ...}: images.json of '
+    "containers/build.py.",
 )
 resources_option = click.option(
     "--resources",
@@ -55,9 +57,10 @@ flow_option = click.option(
     type=click.Choice(["train", "retrain", "refresh", "refresh-previous", "monitor", "clean"]),
     default="train",
     show_default=True,
-    help="train: all stages. retrain: train if the data changed enough. refresh: embed new images with the champion. "
-    "refresh-previous: embed them with the version before it, for a rollback. "
-    "monitor: compare the last days with the training. clean: list or delete what nothing needs.",
+    help="train: all stages. retrain: train if the data changed enough. refresh: embed new "
+    "images with the champion. refresh-previous: embed them with the version before it, "
+    "for a rollback. monitor: compare the last days with the training. clean: list or "
+    "delete what nothing needs.",
 )
 revision_option = click.option(
     "--revision", help="Git commit that user files are read from; by default this checkout's."
@@ -76,7 +79,8 @@ skipped_checks_option = click.option(
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A flow of the pipeline with its parameters, the resources of its steps, and the commit of its user files."""
+    """A flow of the pipeline with its parameters, the resources of its steps, and the commit of its
+    user files."""
 
     values: Mapping[str, Any]
     resources: "Resources"
@@ -93,7 +97,8 @@ class Pipeline:
 
 
 def refuse_drawn_scenes(values: Mapping[str, Any], flow: "FlowName") -> None:
-    """Raise ``ValueError`` if a cluster would train the drawn scenes of ``params.yaml``, which nobody named."""
+    """Raise ``ValueError`` if a cluster would train the drawn scenes of ``params.yaml``, which
+    nobody named."""
     from pipelines.kubeflow.flows import stages_of
 
     reads_data = any(
@@ -101,12 +106,14 @@ def refuse_drawn_scenes(values: Mapping[str, Any], flow: "FlowName") -> None:
     )
     if reads_data and split(values["prepare_dataset"]["corpus"])[0] == "Scenes":
         raise ValueError(
-            f"the flow {flow} would train drawn scenes: name your images by --project or --recipe, or give --demo"
+            f"the flow {flow} would train drawn scenes: name your images by --project or "
+            "--recipe, or give --demo"
         )
 
 
 def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a pipeline, and the ``Pipeline`` of their values as the first argument."""
+    """Give a command the options of a pipeline, and the ``Pipeline`` of their values as the first
+    argument."""
 
     @wraps(command)
     def with_pipeline(
@@ -129,14 +136,21 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
         command(Pipeline(values, load_resources(images, overlays), commit, flow), **options)
 
     for option in (
-        revision_option, resources_option, images_option, flow_option, settings_option, recipes_option, project_option,
-    ):  # fmt: skip
+        revision_option,
+        resources_option,
+        images_option,
+        flow_option,
+        settings_option,
+        recipes_option,
+        project_option,
+    ):
         with_pipeline = option(with_pipeline)
     return with_pipeline
 
 
 def load_resources(images: Path | None, overlays: Sequence[Path] = ()) -> "Resources":
-    """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that replace keys."""
+    """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that
+    replace keys."""
     from pipelines.kubeflow import resources
 
     files = [*project_files("cluster.yaml"), *overlays]
@@ -193,7 +207,8 @@ def compile_command(pipeline: Pipeline, output: Path) -> None:
 def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
     """Check whether a cluster could run the pipeline: images, repository, buckets and permissions.
 
-    'run --runner cluster' and 'schedule apply' make the same checks first. KFP_NAMESPACE is the namespace of the runs.
+    'run --runner cluster' and 'schedule apply' make the same checks first. KFP_NAMESPACE is the
+    namespace of the runs.
     """
     check_cluster(
         [pipeline.values], pipeline.resources, pipeline.revision, [pipeline.flow], skipped
@@ -214,8 +229,8 @@ def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
-    help="Folder of a local run, by default runs/kubeflow/local, or runs/kubeflow/NAME of a project. A second run "
-    "takes finished steps from it.",
+    help="Folder of a local run, by default runs/kubeflow/local, or runs/kubeflow/NAME of a "
+    "project. A second run takes finished steps from it.",
 )
 @click.option(
     "--parallel",
@@ -241,9 +256,11 @@ def run(
     no_cache: bool,
     push: bool,
 ) -> None:
-    """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT).
+    """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster
+    (KFP_ENDPOINT).
 
-    This machine reads your files in place. Containers, a cluster and --push read them at a commit, or from S3.
+    This machine reads your files in place. Containers, a cluster and --push read them at a commit,
+    or from S3.
     """
     resources = pipeline.resources.model_copy(update={"cache": False} if no_cache else {})
     if runner == "cluster":
@@ -264,13 +281,14 @@ def run(
         server = environment.setdefault("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
         if not server.startswith("http"):
             raise ValueError(
-                f"MLFLOW_TRACKING_URI is {server}, which containers cannot reach: 'make mlflow' starts a server"
+                f"MLFLOW_TRACKING_URI is {server}, which containers cannot reach: 'make "
+                "mlflow' starts a server"
             )
         engine = ContainerEngine(environment, Path.cwd())
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
-    # A run on this machine has checkpoints and a store if BIFOCAL_CHECKPOINTS and BIFOCAL_STORE are set here, not those
-    # of the cluster.
+    # A run on this machine has checkpoints and a store if BIFOCAL_CHECKPOINTS and BIFOCAL_STORE are
+    # set here, not those of the cluster.
     resources = resources.model_copy(update={"push": push, "checkpoints": None, "store": None})
     is_here = runner == "host" and not push
     if is_here:
@@ -308,10 +326,11 @@ def schedule(
     demo: bool,
     action: str,
 ) -> None:
-    """Compare the schedules of the cluster at KFP_ENDPOINT with the declared ones, change them, or list them.
+    """Compare the schedules of the cluster at KFP_ENDPOINT with the declared ones, change them, or
+    list them.
 
-    pipelines/kubeflow/schedules.yaml declares the schedules, or the file of a project. Each is pinned to this commit,
-    its images and its parameters.
+    pipelines/kubeflow/schedules.yaml declares the schedules, or the file of a project. Each is
+    pinned to this commit, its images and its parameters.
     """
     from pipelines.kubeflow import schedule as schedules
     from pipelines.kubeflow.client import Target, kfp_client
@@ -344,5 +363,6 @@ def schedule(
         if action == "apply":
             for name in schedules.apply(declared, changes, target):
                 click.echo(
-                    f"{name}: a run is in progress, so its previous schedule is paused; the next apply deletes it"
+                    f"{name}: a run is in progress, so its previous schedule is paused; the "
+                    "next apply deletes it"
                 )

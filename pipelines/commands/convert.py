@@ -18,7 +18,8 @@ def convert() -> None:
 @click.argument("dictionary", type=FILE)
 @click.argument("target", type=TARGET)
 def skip_thoughts(table: Path, dictionary: Path, target: Path) -> None:
-    """Write the word vectors of TABLE (utable.npy) and DICTIONARY (dictionary.txt) to TARGET (.npy).
+    """Write the word vectors of TABLE (utable.npy) and DICTIONARY (dictionary.txt) to TARGET
+    (.npy).
 
     PretrainedWordVectors reads the result. Needs 3 GB of memory.
     """

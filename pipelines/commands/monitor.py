@@ -33,7 +33,8 @@ CROSSED = 3
     "--queries",
     type=click.Path(path_type=Path, exists=True),
     multiple=True,
-    help="Log of 'bifocal serve --log-queries', or a .txt file with one sentence per line; may be repeated.",
+    help="Log of 'bifocal serve --log-queries', or a .txt file with one sentence per line; "
+    "may be repeated.",
 )
 @click.option(
     "--thresholds",
@@ -64,9 +65,9 @@ def monitor(
 ) -> None:
     """Compare a week's queries and new images with the data that the model was trained for.
 
-    Run it with --reference right after the training, and then every week. It writes a page, monitor.json and
-    monitor.prom for Prometheus, and logs the values to MLflow. If a threshold is crossed, it sends a notice to
-    BIFOCAL_NOTICE_URL, and the exit code is 3.
+    Run it with --reference right after the training, and then every week. It writes a page,
+    monitor.json and monitor.prom for Prometheus, and logs the values to MLflow. If a threshold is
+    crossed, it sends a notice to BIFOCAL_NOTICE_URL, and the exit code is 3.
     """
     from bifocal.monitoring.drift import Thresholds, value_text
     from bifocal.monitoring.monitor import Artifacts, Monitor
@@ -88,12 +89,16 @@ def monitor(
     if reference:
         seen = watched.write_reference(day, days).observations
         click.echo(
-            f"reference of {len(seen.images):,} images and {len(seen.queries):,} queries -> {target}"
+            f"reference of {len(seen.images):,} images and {len(seen.queries):,} queries -> "
+            f"{target}"
         )
         return
     week = watched.compare(day, days)
     for finding in week.findings:
-        values = f"{value_text(finding.name, finding.reference)} -> {value_text(finding.name, finding.value)}"
+        values = (
+            f"{value_text(finding.name, finding.reference)} -> "
+            f"{value_text(finding.name, finding.value)}"
+        )
         line = f"{finding.name:<16} {values:<20} p = {finding.p_value:.2g}"
         click.secho(
             f"{line}  CROSSED" if finding.crossed else line, fg="red" if finding.crossed else None

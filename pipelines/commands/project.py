@@ -31,8 +31,8 @@ def _choose(context: click.Context, option: click.Parameter, name: str | None) -
             ", ".join(sorted(file.parent.name for file in PROJECTS.glob(f"*/{RECIPE}"))) or "none"
         )
         raise click.BadParameter(
-            f"{PROJECTS / name / RECIPE} does not exist; projects here: {known}; 'python -m pipelines new {name} "
-            "--images DIR' writes one"
+            f"{PROJECTS / name / RECIPE} does not exist; projects here: {known}; 'python -m "
+            f"pipelines new {name} --images DIR' writes one"
         )
     context.meta[KEY] = name
 
@@ -43,7 +43,8 @@ project_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_choose,
-    help="Take recipe, policy, schedules and resources from projects/NAME, which 'python -m pipelines new' writes.",
+    help="Take recipe, policy, schedules and resources from projects/NAME, which 'python -m "
+    "pipelines new' writes.",
 )
 
 
@@ -80,7 +81,8 @@ def _name(context: click.Context, argument: click.Parameter, name: str) -> str:
     "--images",
     required=True,
     type=FolderOrAddress(exists=True, resolve_path=True),
-    help="Folder with images and captions, as of 'bifocal train', or its address s3://bucket/folder.",
+    help="Folder with images and captions, as of 'bifocal train', or its address "
+    "s3://bucket/folder.",
 )
 @click.option(
     "--cluster", is_flag=True, help="Also write cluster.yaml, the values of a Kubeflow cluster."
@@ -88,8 +90,9 @@ def _name(context: click.Context, argument: click.Parameter, name: str) -> str:
 def new(name: str, images: str, cluster: bool) -> None:
     """Write projects/NAME: the recipe, policy and schedules of a model on your images.
 
-    The command looks at the images as 'bifocal inspect' does, and chooses the parts as 'bifocal train' does. The other
-    commands read the files by --project NAME. The folder is not in git: a cluster gets its values with the pipeline.
+    The command looks at the images as 'bifocal inspect' does, and chooses the parts as 'bifocal
+    train' does. The other commands read the files by --project NAME. The folder is not in git: a
+    cluster gets its values with the pipeline.
     """
     from rich.console import Console
 
@@ -144,13 +147,15 @@ def _root(images: str, cluster: bool) -> str:
     checkout = Path.cwd()
     if not Path(images).is_relative_to(checkout):
         raise ValueError(
-            f"a cluster cannot read {images}: name an address s3://bucket/folder, or 'dvc add' a copy below {checkout}"
+            f"a cluster cannot read {images}: name an address s3://bucket/folder, or 'dvc add' "
+            f"a copy below {checkout}"
         )
     return Path(images).relative_to(checkout).as_posix()
 
 
 def _recipe(values: dict[str, Any], why: str) -> str:
-    """Return the values that differ from ``params.yaml`` as the text of a recipe, with a comment for each section."""
+    """Return the values that differ from ``params.yaml`` as the text of a recipe, with a comment
+    for each section."""
     from components.catalog import configurable_components
 
     default, components = parameters.load(shipped_file("params.yaml")), configurable_components()
@@ -185,9 +190,11 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
     chance = sum(2 * 100 * min(1, k / images) for k in (1, 5, 10))
     boxes = "" if len(split.phrases) else " Pointing has none: the test images have no boxes."
     return (
-        "# When a new model becomes the champion. pipelines/policies/promotion.yaml has the other keys.\n"
+        "# When a new model becomes the champion. pipelines/policies/promotion.yaml has the "
+        "other keys.\n"
         f"model: {name}\n"
-        f"# The test split has {images:,} images with captions: they tell a recall to {uncertainty(images)}, "
+        f"# The test split has {images:,} images with captions: they tell a recall to "
+        f"{uncertainty(images)}, "
         f"{IMAGES} to {uncertainty(IMAGES)}.\n"
         f"min_images: {required}\n"
         "# Twice what a random order finds.\n"
@@ -195,8 +202,8 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
         f"# Drops in percentage points that so many images can rule out.{boxes}\n"
         f"max_drops: {{{', '.join(f'{guard}: {drop}' for guard in guards)}}}\n"
         + (
-            "# Code without a commit is accepted; each version keeps its parameters.\nallow_dirty: true\n"
-            * allow_dirty
+            "# Code without a commit is accepted; each version keeps its "
+            "parameters.\nallow_dirty: true\n" * allow_dirty
         )
     )
 

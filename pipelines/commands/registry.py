@@ -12,12 +12,14 @@ FILE = click.Path(path_type=Path)
 artifacts_option = click.option(
     "--artifacts",
     type=FILE,
-    help="Artifacts of the candidate's run, by default the folder artifacts, or the run of a project on this machine.",
+    help="Artifacts of the candidate's run, by default the folder artifacts, or the run of a "
+    "project on this machine.",
 )
 
 
 def candidate_artifacts(given: Path | None) -> tuple[Path, Path]:
-    """Return dataset and features of the candidate, of a folder of artifacts or of the steps of a run."""
+    """Return dataset and features of the candidate, of a folder of artifacts or of the steps of a
+    run."""
     project = chosen_project()
     folder = given or (KUBEFLOW_RUNS / project if project else Path("artifacts"))
     dataset, features = (
@@ -30,10 +32,12 @@ def candidate_artifacts(given: Path | None) -> tuple[Path, Path]:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 def register(folder: Path) -> None:
-    """Register the model of the run in FOLDER: the default run, or runs/<folder>/<name> of a recipe.
+    """Register the model of the run in FOLDER: the default run, or runs/<folder>/<name> of a
+    recipe.
 
-    A model that is registered already keeps its version; only the alias moves. Registration is not a DVC stage: a
-    cached stage would not update the registry, and each trial of 'dvc exp run' would become the candidate.
+    A model that is registered already keeps its version; only the alias moves. Registration is not
+    a DVC stage: a cached stage would not update the registry, and each trial of 'dvc exp run' would
+    become the candidate.
     """
     from components.catalog import final_component
     from runtime import parameters
@@ -58,12 +62,14 @@ def register(folder: Path) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 def release(folder: Path) -> None:
-    """Add collection, index and hubness bank of the run in FOLDER to the registered version of its model.
+    """Add collection, index and hubness bank of the run in FOLDER to the registered version of its
+    model.
 
-    The version and these files are one release: 'python -m pipelines promote', also with --rollback, moves them
-    together, and 'bifocal serve --model models:/bifocal@champion' serves them. A version has the release that was added
-    last, without the items that a service or 'bifocal delete --model' deleted. Files of earlier releases stay in the
-    registry until 'python -m pipelines clean', so adding an earlier run again uploads nothing.
+    The version and these files are one release: 'python -m pipelines promote', also with
+    --rollback, moves them together, and 'bifocal serve --model models:/bifocal@champion' serves
+    them. A version has the release that was added last, without the items that a service or
+    'bifocal delete --model' deleted. Files of earlier releases stay in the registry until 'python
+    -m pipelines clean', so adding an earlier run again uploads nothing.
     """
     from components.catalog import final_component
     from runtime import parameters
@@ -78,8 +84,8 @@ def release(folder: Path) -> None:
     version = find_version(model, artifact_hash(onnx))
     logged = log_release(version, onnx, collection, index, embedding)
     click.echo(
-        f"{model} version {version.number} {'now has' if logged else 'has'} the release {read_digest(version)[:12]}"
-        f"{'' if logged else ', whose files were logged already'}"
+        f"{model} version {version.number} {'now has' if logged else 'has'} the release "
+        f"{read_digest(version)[:12]}{'' if logged else ', whose files were logged already'}"
     )
 
 
@@ -114,9 +120,11 @@ def promote(
     reason: str,
     unlock: bool,
 ) -> None:
-    """Compare the candidate with the champion under the policy of promotion.yaml; move the alias if it is better.
+    """Compare the candidate with the champion under the policy of promotion.yaml; move the alias if
+    it is better.
 
-    Both models rank the test images that both evaluations share, from artifacts/dataset of the candidate's run.
+    Both models rank the test images that both evaluations share, from artifacts/dataset of the
+    candidate's run.
     """
     if force + rollback + unlock > 1:
         raise click.UsageError("give only one of --force, --rollback and --unlock")
@@ -174,11 +182,13 @@ def _print(record: dict[str, Any]) -> None:
 @click.option("--policy", type=FILE, help="By default retention.yaml.")
 @click.option("--delete", is_flag=True, help="Delete; without it, nothing is changed.")
 def clean(overlays: tuple[Path, ...], policy: Path | None, delete: bool) -> None:
-    """List models, releases, artifacts and checkpoints that nothing needs any more; with --delete, delete them.
+    """List models, releases, artifacts and checkpoints that nothing needs any more; with --delete,
+    delete them.
 
-    Needed are models and releases of versions with an alias and of the newest versions, the artifacts they were made
-    of, the newest artifacts of each name, and all that changed in the last days, by pipelines/policies/retention.yaml.
-    Models and releases are deleted some days after a call with --delete first found them unneeded; versions stay.
+    Needed are models and releases of versions with an alias and of the newest versions, the
+    artifacts they were made of, the newest artifacts of each name, and all that changed in the last
+    days, by pipelines/policies/retention.yaml. Models and releases are deleted some days after a
+    call with --delete first found them unneeded; versions stay.
     """
     from components.cluster.clean import run
     from components.cluster.steps import CleanParams

@@ -1,4 +1,5 @@
-"""Files rendered from the declarations of the stages: ``dvc.yaml``, the tables of the READMEs, versions of packages."""
+"""Files rendered from the declarations of the stages: ``dvc.yaml``, the tables of the READMEs,
+versions of packages."""
 
 import json
 import re
@@ -19,7 +20,8 @@ BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def render_readmes(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
-    """Return the text of each README, whose tables stand between ``<!-- rendered: BLOCK -->`` and ``<!-- end -->``."""
+    """Return the text of each README, whose tables stand between ``<!-- rendered: BLOCK -->`` and
+    ``<!-- end -->``."""
     texts = {
         root / "components" / "README.md": {"stages": stages_table(), "cluster": cluster_table()}
     }
@@ -35,7 +37,8 @@ def component_blocks(
 ) -> dict[str, str]:
     """Return the rendered blocks of a component's README by name.
 
-    ``pages`` has the stage whose README lists the parts of a package, and gets the packages that this README lists.
+    ``pages`` has the stage whose README lists the parts of a package, and gets the packages that
+    this README lists.
     """
     blocks = {"artifacts": artifacts_table(component)}
     if component.has_parameters:
@@ -65,7 +68,8 @@ def component_blocks(
 
 
 def stages_table() -> str:
-    """Table of the stages in ``components/README.md``: the embedding pipeline in topological order, then the others."""
+    """Table of the stages in ``components/README.md``: the embedding pipeline in topological order,
+    then the others."""
     pipeline = {stage.name: stage for stage in pipeline_components()}
     rows = [
         (
@@ -152,8 +156,9 @@ def fill(readme: Path, blocks: Mapping[str, str]) -> str:
     present = BLOCK.findall(text)
     if sorted(present) != sorted(blocks):
         raise ValueError(
-            f"{readme} has the blocks {', '.join(present) or 'none'}, expected {', '.join(blocks)}: "
-            "write '<!-- rendered: BLOCK -->' and '<!-- end -->' on lines of their own"
+            f"{readme} has the blocks {', '.join(present) or 'none'}, expected "
+            f"{', '.join(blocks)}: write '<!-- rendered: BLOCK -->' and '<!-- end -->' on "
+            "lines of their own"
         )
     return BLOCK.sub(
         lambda block: f"<!-- rendered: {block[1]} -->\n\n{blocks[block[1]]}\n<!-- end -->", text
@@ -178,9 +183,9 @@ def fill(readme: Path, blocks: Mapping[str, str]) -> str:
 def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     """Write dvc.yaml and the tables of the READMEs.
 
-    A recipe gets its own folder with the overlaid params.yaml, a dvc.yaml and its artifacts, so it overwrites nothing
-    of the default run: recipes/scenes/smile_infonce.yaml is rendered to runs/scenes/smile_infonce and runs by
-    'dvc repro runs/scenes/smile_infonce/dvc.yaml'.
+    A recipe gets its own folder with the overlaid params.yaml, a dvc.yaml and its artifacts, so it
+    overwrites nothing of the default run: recipes/scenes/smile_infonce.yaml is rendered to
+    runs/scenes/smile_infonce and runs by 'dvc repro runs/scenes/smile_infonce/dvc.yaml'.
     """
     recipe = recipe or next(iter(project_files("recipe.yaml")), None)
     if dvc_only and not check and dvc.remove_damaged_table(Path()):
@@ -214,11 +219,12 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def packages(file: Path) -> None:
-    """Write the versions of Python and of the packages that stages depend on, and the stages' code hashes, to FILE.
+    """Write the versions of Python and of the packages that stages depend on, and the stages' code
+    hashes, to FILE.
 
-    DVC runs this first in every 'dvc repro': a stage is repeated if a package that its code imports was upgraded, or if
-    the meaning of its code changed. A reworded docstring or comment repeats nothing. 'dvc status' does not
-    update FILE: run 'dvc repro packages' first.
+    DVC runs this first in every 'dvc repro': a stage is repeated if a package that its code imports
+    was upgraded, or if the meaning of its code changed. A reworded docstring or comment repeats
+    nothing. 'dvc status' does not update FILE: run 'dvc repro packages' first.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(dvc.versions_and_code(), indent=2, sort_keys=True) + "\n")

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 def metrics(folder: Path) -> None:
-    """Print the metrics of the run in FOLDER: the default run, or runs/<folder>/<name> of a recipe."""
+    """Print the metrics of the run in FOLDER: the default run, or runs/<folder>/<name> of a
+    recipe."""
     from rich.console import Console
 
     from pipelines.metrics import metrics_table, ranking_table
@@ -46,7 +47,8 @@ def metrics(folder: Path) -> None:
     type=click.Path(path_type=Path),
     default=Path("artifacts/metrics"),
     show_default=True,
-    help="Without RUNS: artifact of the stage evaluate, which is compared with a registered version.",
+    help="Without RUNS: artifact of the stage evaluate, which is compared with a registered "
+    "version.",
 )
 @click.option(
     "--alias",
@@ -60,18 +62,21 @@ def metrics(folder: Path) -> None:
 def compare(
     runs: Sequence[Path], seeds: int, metrics: Path, alias: str | None, output: Path | None
 ) -> None:
-    """Compare recipes or runs over seeds, or an evaluation with a registered version, query by query.
+    """Compare recipes or runs over seeds, or an evaluation with a registered version, query by
+    query.
 
     \b
     python -m pipelines compare recipes/flickr8k/smile.yaml recipes/mine/loss.yaml --seeds 3
     python -m pipelines compare runs/flickr8k/smile runs/mine/loss
     python -m pipelines compare --alias champion
 
-    RUNS are recipes, or folders of finished runs; the others are compared with the first. A recipe is trained with each
-    seed in runs/<folder>/<name>/seed-<seed>, up to the evaluation. What is finished is kept, and a killed
-    command goes on. Equal stages run once: data, features and texts have the seed of the recipe.
+    RUNS are recipes, or folders of finished runs; the others are compared with the first. A recipe
+    is trained with each seed in runs/<folder>/<name>/seed-<seed>, up to the evaluation. What is
+    finished is kept, and a killed command goes on. Equal stages run once: data, features and texts
+    have the seed of the recipe.
 
-    Without RUNS, the version is the champion of promotion.yaml, or has --alias. Nothing is promoted.
+    Without RUNS, the version is the champion of promotion.yaml, or has --alias. Nothing is
+    promoted.
     """
     from rich.console import Console
     from rich.table import Table
@@ -103,7 +108,8 @@ def compare(
 
 
 def compare_runs(paths: Sequence[Path], seeds: int) -> "tuple[str, list[Comparison], list[Table]]":
-    """Train what is missing; compare each system with the first; return title, comparisons, and tables of trainings."""
+    """Train what is missing; compare each system with the first; return title, comparisons, and
+    tables of trainings."""
     from bifocal.promotion.comparison import compare_ranks
     from bifocal.report.sections import Table
     from pipelines.seeds import differing, read_system, train_missing
@@ -159,8 +165,9 @@ def compare_with_version(metrics: Path, alias: str | None) -> "tuple[str, list[C
     version = get_version(policy.model, alias)
     if version is None:
         raise ValueError(
-            f"no version of {policy.model} has the alias {alias!r}: 'python -m pipelines promote' makes the candidate "
-            "the champion if it meets promotion.yaml; --alias candidate compares with the candidate itself"
+            f"no version of {policy.model} has the alias {alias!r}: 'python -m pipelines "
+            "promote' makes the candidate the champion if it meets promotion.yaml; --alias "
+            "candidate compares with the candidate itself"
         )
     with TemporaryDirectory() as folder:
         evaluation = version.download_evaluation("", Path(folder))

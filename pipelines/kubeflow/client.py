@@ -1,4 +1,5 @@
-"""Server of Kubeflow Pipelines: its client, runs, and the pipeline versions that runs and schedules reference."""
+"""Server of Kubeflow Pipelines: its client, runs, and the pipeline versions that runs and schedules
+reference."""
 
 import json
 import os
@@ -30,9 +31,10 @@ PREFIX = "bifocal-"
 def kfp_client() -> Iterator[Client]:
     """Yield a client of the server at ``KFP_ENDPOINT``; report its errors as ``OSError``.
 
-    Optional variables: ``KFP_NAMESPACE``, the user's profile; ``KFP_TOKEN``, or ``KFP_TOKEN_FILE`` with a token that is
-    replaced before it expires (by default the mounted token of the pod's service account); ``KFP_COOKIES``, such as
-    Dex's; ``KFP_CA``, a file with the certificates of the server's authorities.
+    Optional variables: ``KFP_NAMESPACE``, the user's profile; ``KFP_TOKEN``, or ``KFP_TOKEN_FILE``
+    with a token that is replaced before it expires (by default the mounted token of the pod's
+    service account); ``KFP_COOKIES``, such as Dex's; ``KFP_CA``, a file with the certificates of
+    the server's authorities.
     """
     endpoint = os.environ.get("KFP_ENDPOINT")
     forward = "kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888"
@@ -60,22 +62,23 @@ def kfp_client() -> Iterator[Client]:
     except OpenApiException as error:
         status, body = (getattr(error, name, "") for name in ("status", "body"))
         raise OSError(
-            f"{endpoint} rejected the request with status {status}: {body or error}; set KFP_TOKEN, KFP_TOKEN_FILE or "
-            "KFP_COOKIES if the server needs a login, and KFP_NAMESPACE to a namespace that you may write to"
+            f"{endpoint} rejected the request with status {status}: {body or error}; set "
+            "KFP_TOKEN, KFP_TOKEN_FILE or KFP_COOKIES if the server needs a login, and "
+            "KFP_NAMESPACE to a namespace that you may write to"
         ) from error
 
 
 def namespace_of(client: Client) -> str | None:
     """Return the namespace for runs and schedules: None for a server with one user.
 
-    The calls of kfp's client do not all fall back to the client's namespace (``list_recurring_runs`` does not), so
-    each of ours gets it.
+    The calls of kfp's client do not all fall back to the client's namespace
+    (``list_recurring_runs`` does not), so each of ours gets it.
     """
     namespace = os.environ.get("KFP_NAMESPACE") or client.get_user_namespace() or None
     if namespace is None and client.get_kfp_healthz().multi_user:
         raise ValueError(
-            "the Kubeflow server has several users: export KFP_NAMESPACE=<your profile's namespace>, in which runs and "
-            "schedules are created"
+            "the Kubeflow server has several users: export KFP_NAMESPACE=<your profile's "
+            "namespace>, in which runs and schedules are created"
         )
     return namespace
 
@@ -126,7 +129,8 @@ class PipelineVersion(NamedTuple):
 def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
     """Upload the compiled pipeline as a version, unless the server has it already.
 
-    Its name has the commit and a hash of the content, because KFP refuses a second version with the same name.
+    Its name has the commit and a hash of the content, because KFP refuses a second version with the
+    same name.
     """
     name = f"{re.sub('[^a-z0-9]+', '-', revision.lower())[:12].strip('-')}-{sha256(text.encode()).hexdigest()[:12]}"
     with tempfile.TemporaryDirectory() as folder:

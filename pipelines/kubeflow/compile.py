@@ -1,4 +1,5 @@
-"""The pipeline compiled for Kubeflow Pipelines: one container component per step, from the stage declarations."""
+"""The pipeline compiled for Kubeflow Pipelines: one container component per step, from the stage
+declarations."""
 
 import json
 import tempfile
@@ -34,8 +35,9 @@ def compile_pipeline(
 ) -> str:
     """Return the compiled pipeline as YAML. Equal arguments and code give equal bytes.
 
-    ``values`` are validated; user files are read from the commit ``revision``, which a run may override, or in place if
-    ``resources`` name no repository. ``policy_file`` decides on promotions.
+    ``values`` are validated; user files are read from the commit ``revision``, which a run may
+    override, or in place if ``resources`` name no repository. ``policy_file`` decides on
+    promotions.
     """
     components = stages_of(flow, values["pipeline"])
     portable = bool(resources.repository)
@@ -79,7 +81,8 @@ def compile_pipeline(
 def user_paths(
     component: Component, values: Mapping[str, Any], *, portable: bool = True
 ) -> list[str]:
-    """Return the user files of a stage: s3:// addresses, and paths, which are relative to the root if ``portable``."""
+    """Return the user files of a stage: s3:// addresses, and paths, which are relative to the root
+    if ``portable``."""
     section = values[component.name]
     paths = sorted(set(component.user_paths(section).values()))
     if not portable:
@@ -91,14 +94,15 @@ def user_paths(
             PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts
         ):
             raise parameters.ParameterError(
-                f"{component.name}: {path} is outside the repository, so other machines do not have it: "
-                "'dvc add' a copy below the root, or use an s3:// path"
+                f"{component.name}: {path} is outside the repository, so other machines do not "
+                "have it: 'dvc add' a copy below the root, or use an s3:// path"
             )
     return paths
 
 
 def _in_place(component: Component, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section of a stage with absolute paths, because steps have another working directory."""
+    """Return the section of a stage with absolute paths, because steps have another working
+    directory."""
     paths = component.user_paths(values[component.name])
     absolute = {
         location: str(Path(path).absolute())

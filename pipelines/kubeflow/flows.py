@@ -48,8 +48,9 @@ TRUE = "true"
 class Flow:
     """Adds the tasks of one flow to the pipeline that kfp is tracing.
 
-    ``fingerprint`` is the first task, ``sources`` are the user files of each stage, and ``artifacts`` the outputs of
-    the tasks so far, both by name. ``policy_file`` has the policy of promotions.
+    ``fingerprint`` is the first task, ``sources`` are the user files of each stage, and
+    ``artifacts`` the outputs of the tasks so far, both by name. ``policy_file`` has the policy of
+    promotions.
     """
 
     task: TaskFactory
@@ -62,7 +63,8 @@ class Flow:
     user_files: dict[str, Any] = field(default_factory=dict)
 
     def train(self) -> None:
-        """Every stage; then the version gets its release, and becomes the champion if it is better."""
+        """Every stage; then the version gets its release, and becomes the champion if it is
+        better."""
         self._add_stages(self._stages())
         released = self._release() if set(SEARCH) <= set(self._stages()) else None
         if self.task.resources.promote and self.artifacts.keys() >= set(PROMOTE.inputs):
@@ -72,7 +74,8 @@ class Flow:
         self._push()
 
     def retrain(self) -> None:
-        """Train if the data have changed enough; embed the collection of an accepted model, and promote it."""
+        """Train if the data have changed enough; embed the collection of an accepted model, and
+        promote it."""
         policy, final = load_promotion(self.policy_file), self._registration()
         self._add_stages(DATA)
         promotes, least = self.task.resources.promote, policy.retrain_change
@@ -102,7 +105,8 @@ class Flow:
                 self._push()
 
     def refresh(self, alias: str | None = None) -> None:
-        """Embed the new images with the champion, or the version with ``alias``, and give it a new release."""
+        """Embed the new images with the champion, or the version with ``alias``, and give it a new
+        release."""
         self._fetch_release(alias)
         previous = self.artifacts.pop("collection")
         self.artifacts.pop("index")
@@ -112,7 +116,8 @@ class Flow:
         self._release()
 
     def refresh_previous(self) -> None:
-        """Refresh the previous champion, so that a rollback neither loses images nor returns deleted ones."""
+        """Refresh the previous champion, so that a rollback neither loses images nor returns
+        deleted ones."""
         self.refresh(load_promotion(self.policy_file).previous)
 
     def monitor(self) -> None:
@@ -139,7 +144,8 @@ class Flow:
         return section
 
     def _add_stages(self, names: Iterable[str], **optional: Any) -> None:
-        """Add stages with their user files, and with ``optional`` inputs that they do not declare."""
+        """Add stages with their user files, and with ``optional`` inputs that they do not
+        declare."""
         chosen = set(names)
         for component in pipeline_components(self.values["pipeline"]):
             if component.name not in chosen:
@@ -193,7 +199,8 @@ class Flow:
         return self.task(RELEASE, {}, **{name: self.artifacts[name] for name in RELEASE.inputs})
 
     def _fetch_release(self, alias: str | None = None) -> None:
-        """Add the tasks that find and fetch the release of the champion; the second is cached by its hash."""
+        """Add the tasks that find and fetch the release of the champion; the second is cached by
+        its hash."""
         settings = {
             "model": self._registration()["model"],
             "alias": alias or load_promotion(self.policy_file).champion,
@@ -228,7 +235,8 @@ def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
     names = {component.name for component in components}
     if flow not in ("train", "clean") and not names >= set(SEARCH):
         raise ValueError(
-            f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use embedding"
+            f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use "
+            "embedding"
         )
     wanted = (
         set()

@@ -1,4 +1,5 @@
-"""Preflight: whether a cluster could run the compiled pipeline, checked before a run or a schedule is created."""
+"""Preflight: whether a cluster could run the compiled pipeline, checked before a run or a schedule
+is created."""
 
 import os
 import re
@@ -33,13 +34,14 @@ UNREACHABLE = re.compile(
 )
 GIT_SECONDS = 60
 GIT_LOGIN = (
-    "git logs in by its own configuration here; in the cluster by the secret of BIFOCAL_GIT_USERNAME and "
-    "BIFOCAL_GIT_PASSWORD"
+    "git logs in by its own configuration here; in the cluster by the secret of "
+    "BIFOCAL_GIT_USERNAME and BIFOCAL_GIT_PASSWORD"
 )
 S3_LOGIN = "the keys are this machine's AWS_..., the cluster has its own"
 API_SECONDS = 10
 STANDALONE = "kubeflow"
-# What a caller of KFP's API needs on a server with several users (backend/src/apiserver/server/*_server.go).
+# What a caller of KFP's API needs on a server with several users
+# (backend/src/apiserver/server/*_server.go).
 CALLER = {
     "pipelines.pipelines.kubeflow.org": ("create", "list"),
     "experiments.pipelines.kubeflow.org": ("create", "list"),
@@ -57,7 +59,8 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class PreflightSubject:
-    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace and flows."""
+    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace and
+    flows."""
 
     values: Sequence[Mapping[str, Any]]
     resources: Resources
@@ -81,13 +84,17 @@ class PreflightSubject:
 
 
 def check_images(subject: PreflightSubject) -> Iterator[str]:
-    """Yield unreachable images, and images without a digest: Kubeflow's cache would miss their changes."""
+    """Yield unreachable images, and images without a digest: Kubeflow's cache would miss their
+    changes."""
     for group in sorted({stage.image for stage in pipeline_components()}):
         image = subject.resources.images[group]
         if is_unreachable(image.partition("/")[0] if "/" in image else ""):
             yield f"{group} is {image}, which only this machine has: push it to a registry"
         elif not DIGEST.search(image):
-            yield f"{group} is {image}, without a digest: pass images.json of containers/build.py by --images"
+            yield (
+                f"{group} is {image}, without a digest: pass images.json of "
+                "containers/build.py by --images"
+            )
 
 
 def is_unreachable(host: str) -> bool:
@@ -96,7 +103,8 @@ def is_unreachable(host: str) -> bool:
 
 
 def check_repository(subject: PreflightSubject) -> Iterator[str]:
-    """Yield why ``fetch`` or ``push`` could not use the repository; nothing if neither step is in the pipeline."""
+    """Yield why ``fetch`` or ``push`` could not use the repository; nothing if neither step is in
+    the pipeline."""
     if not subject.resources.push and all(is_remote(path) for path in subject.user_paths()):
         return
     repository = subject.resources.repository
@@ -108,7 +116,9 @@ def check_repository(subject: PreflightSubject) -> Iterator[str]:
     if repository.startswith(("/", ".", "file:")):
         yield f"{repository} is a folder of this machine: set the URL of a git server"
     elif is_unreachable(host or ""):
-        yield f"{repository}: no other machine can reach the host {host}: set the URL of a git server"
+        yield (
+            f"{repository}: no other machine can reach the host {host}: set the URL of a git server"
+        )
     elif problem := _fetch(repository, subject.revision):
         yield problem
 
@@ -123,7 +133,10 @@ def _fetch(repository: str, revision: str) -> str | None:
         if error := _git(
             clone, "fetch", "--quiet", "--depth=1", "--filter=tree:0", "--", repository, revision
         ):
-            return f"{repository} does not have {revision} ({error}): push the commit, or name another by --revision"
+            return (
+                f"{repository} does not have {revision} ({error}): push the commit, or name "
+                "another by --revision"
+            )
     return None
 
 
@@ -131,8 +144,13 @@ def _git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
             ["git", *arguments],
-            cwd=folder, env=git_environment(), capture_output=True, text=True, check=False, timeout=GIT_SECONDS,
-        )  # fmt: skip
+            cwd=folder,
+            env=git_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=GIT_SECONDS,
+        )
     except FileNotFoundError:
         return "git is not installed"
     except subprocess.TimeoutExpired:
@@ -149,7 +167,10 @@ def check_buckets(subject: PreflightSubject) -> Iterator[str]:
     if subject.resources.push:
         remote = dvc_remote()
         if remote is None:
-            yield "push is true, but DVC has no default remote: 'dvc remote add --default NAME URL', or set push: false"
+            yield (
+                "push is true, but DVC has no default remote: 'dvc remote add --default NAME "
+                "URL', or set push: false"
+            )
         elif is_remote(remote):
             writable.append(f"{remote.rstrip('/')}/files")  # where DVC writes
     readable = set(filter(is_remote, subject.user_paths()))
@@ -183,7 +204,8 @@ def check_permissions(subject: PreflightSubject) -> Iterator[str]:
         kubernetes.VersionApi().get_code(_request_timeout=API_SECONDS)
     except (config.ConfigException, ApiException, urllib3.exceptions.HTTPError) as error:
         click.echo(
-            f"preflight: permissions are not checked: no Kubernetes API can be reached ({type(error).__name__})"
+            "preflight: permissions are not checked: no Kubernetes API can be reached "
+            f"({type(error).__name__})"
         )
         return
     namespace = subject.namespace or STANDALONE
@@ -219,7 +241,8 @@ def _missing_rights(
                     f"the Kubernetes API rejected the request: {error.status} {error.reason}"
                 ) from error
             click.echo(
-                f"preflight: you may not read the permissions of {user or 'you'}, so they are not checked"
+                f"preflight: you may not read the permissions of {user or 'you'}, so they are "
+                "not checked"
             )
             return
         if denied:
@@ -284,7 +307,8 @@ CHECKS: Mapping[str, Callable[[PreflightSubject], Iterable[str]]] = {
 
 
 def check_all(subject: PreflightSubject, skipped: Collection[str] = ()) -> None:
-    """Run the checks that are not ``skipped`` (names, or ``ALL``); raise ``ValueError`` with all problems."""
+    """Run the checks that are not ``skipped`` (names, or ``ALL``); raise ``ValueError`` with all
+    problems."""
     checks: dict[str, Any] = (
         {} if ALL in skipped else {name: CHECKS[name] for name in CHECKS if name not in skipped}
     )
@@ -295,5 +319,6 @@ def check_all(subject: PreflightSubject, skipped: Collection[str] = ()) -> None:
         lines = "\n  ".join(problems)
         raise ValueError(
             f"the cluster cannot run this pipeline:\n  {lines}\n"
-            "set the values in a file for --resources; --skip-check NAME omits a check that cannot be made from here"
+            "set the values in a file for --resources; --skip-check NAME omits a check that "
+            "cannot be made from here"
         )

@@ -1,4 +1,5 @@
-"""``resources.yaml``: images and secrets, and the machine, volumes, placement and retries of each step."""
+"""``resources.yaml``: images and secrets, and the machine, volumes, placement and retries of each
+step."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -121,10 +122,12 @@ class StepResources(StrictModel):
 
     @property
     def retry_deadline(self) -> int:
-        """Seconds from the first pod's creation until Argo starts no retry and stops the running one.
+        """Seconds from the first pod's creation until Argo starts no retry and stops the running
+        one.
 
-        Argo counts ``maxDuration`` from the *first* attempt (argo-workflows workflow/controller/operator.go:1080-1147).
-        So it has room for every attempt at its full timeout, for the delays and for the queue.
+        Argo counts ``maxDuration`` from the *first* attempt (argo-workflows
+        workflow/controller/operator.go:1080-1147). So it has room for every attempt at its full
+        timeout, for the delays and for the queue.
         """
         delays: int = sum(
             self.retry_delay * self.retry_factor**retry for retry in range(self.retries)
@@ -160,13 +163,15 @@ class Resources(StrictModel):
         description="null is Kubernetes' own rule: Always for the tag latest, else IfNotPresent"
     )
     service_account: str | None = Field(
-        description="service account of the pods; null: pipeline-runner, on a server with several users default-editor"
+        description="service account of the pods; null: pipeline-runner, on a server with "
+        "several users default-editor"
     )
     pipeline_root: str | None = Field(
         description="folder of the artifacts, such as s3://bucket/runs; null is the server's"
     )
     repository: str = Field(
-        description="git repository that 'fetch' and 'push' clone; empty: this machine reads user files in place"
+        description="git repository that 'fetch' and 'push' clone; empty: this machine reads "
+        "user files in place"
     )
     promote: bool = Field(
         description="whether a step after registration promotes the model if it is better"
@@ -183,7 +188,8 @@ class Resources(StrictModel):
         description="folder on S3 from which a retried training resumes; null: it starts again"
     )
     store: Volume | None = Field(
-        description="claim that all steps mount at once (ReadWriteMany), for large artifacts by reference; null: copies"
+        description="claim that all steps mount at once (ReadWriteMany), for large artifacts "
+        "by reference; null: copies"
     )
     trainer: Trainer
     monitoring: MonitorSettings
@@ -221,7 +227,8 @@ class Resources(StrictModel):
             unknown = sorted(set(step.secrets) - set(self.secrets))
             if unknown:
                 raise ValueError(
-                    f"{name}: 'secrets' has no {unknown[0]!r}; {registry.suggest(unknown[0], self.secrets)}"
+                    f"{name}: 'secrets' has no {unknown[0]!r}; "
+                    f"{registry.suggest(unknown[0], self.secrets)}"
                 )
         return self
 
@@ -233,7 +240,8 @@ class Resources(StrictModel):
 def load(
     path: Path = FILE, images: Mapping[str, str] | None = None, overlays: Sequence[Path] = ()
 ) -> Resources:
-    """Read the file with the images in ``images``; ``overlays`` are files with different keys for this cluster."""
+    """Read the file with the images in ``images``; ``overlays`` are files with different keys for
+    this cluster."""
 
     def validate(values: Any) -> Resources:
         if isinstance(values, dict):  # pydantic reports any other type

@@ -1,4 +1,5 @@
-"""Schedules: cron expressions, conflicts, and the changes between declared schedules and those of the server."""
+"""Schedules: cron expressions, conflicts, and the changes between declared schedules and those of
+the server."""
 
 import json
 import re
@@ -52,7 +53,8 @@ def check_cron(expression: str) -> str:
 
 
 def start_days(expression: str, year: int) -> Iterator[date]:
-    """Yield the days of a year on which a valid expression starts a run; a day and a weekday are alternatives."""
+    """Yield the days of a year on which a valid expression starts a run; a day and a weekday are
+    alternatives."""
     values, (_, _, _, day_part, _, weekday_part) = _values(expression), expression.split()
     either = not day_part.startswith(("*", "?")) and not weekday_part.startswith(("*", "?"))
     day = date(year, 1, 1)
@@ -100,7 +102,8 @@ def _field_values(
                 raise ValueError(piece)
         except ValueError:
             raise ValueError(
-                f"cron {expression!r}: {piece!r} is not a valid {name}; expected {low} to {high}, *, a-b, a,b or */n"
+                f"cron {expression!r}: {piece!r} is not a valid {name}; expected {low} to "
+                f"{high}, *, a-b, a,b or */n"
             ) from None
         values |= set(range(start, end + 1, int(step or 1)))
     return values
@@ -131,7 +134,8 @@ class Schedule(StrictModel):
 
 @dataclass(frozen=True)
 class ScheduleChange:
-    """Change of the schedule ``name``: recurring runs to delete, and compiled pipeline to create ("" if none)."""
+    """Change of the schedule ``name``: recurring runs to delete, and compiled pipeline to create
+    ("" if none)."""
 
     action: Literal["create", "replace", "delete", "keep"]
     name: str
@@ -148,7 +152,8 @@ def load(path: Path = FILE) -> dict[str, Schedule]:
 
 
 def check_conflicts(schedules: dict[str, Schedule]) -> dict[str, Schedule]:
-    """Return the schedules; raise ``ValueError`` if a run starts while one of another schedule changes a release."""
+    """Return the schedules; raise ``ValueError`` if a run starts while one of another schedule
+    changes a release."""
     writing = [
         (name, entry)
         for name, entry in schedules.items()
@@ -159,14 +164,16 @@ def check_conflicts(schedules: dict[str, Schedule]) -> dict[str, Schedule]:
             day, start = _overlap(first, second) or (None, 0)
             if day is not None:
                 raise ValueError(
-                    f"{later} starts on {day:%A} at {timedelta(seconds=start)} within the {first.hours:g} hours of "
-                    f"{name}: both change releases; choose another time, or fewer 'hours'"
+                    f"{later} starts on {day:%A} at {timedelta(seconds=start)} within the "
+                    f"{first.hours:g} hours of {name}: both change releases; choose another "
+                    "time, or fewer 'hours'"
                 )
     return schedules
 
 
 def _overlap(first: Schedule, second: Schedule) -> tuple[date, int] | None:
-    """Return the first day and second of it at which ``second`` starts within a run of ``first``."""
+    """Return the first day and second of it at which ``second`` starts within a run of
+    ``first``."""
     starts, others, days = (
         start_seconds(first.cron),
         start_seconds(second.cron),
@@ -196,7 +203,8 @@ def plan(
             text = compile_entry(schedule)
         except ValueError as error:
             raise ValueError(f"schedule {name!r}: {error}") from error
-        # The server does not return the pipeline of a schedule, so its digest is kept in the description.
+        # The server does not return the pipeline of a schedule, so its digest is kept in the
+        # description.
         settings = [
             schedule.model_dump(),
             text,
@@ -224,8 +232,9 @@ def plan(
 def apply(
     schedules: dict[str, Schedule], changes: list[ScheduleChange], target: Target
 ) -> list[str]:
-    """Apply ``changes``; return the names of schedules that are paused instead of deleted, for a run in progress:
-    Kubeflow deletes the workflows with the schedule. The new one is created first: a failure leaves two, never none.
+    """Apply ``changes``; return the names of schedules that are paused instead of deleted, for a
+    run in progress: Kubeflow deletes the workflows with the schedule. The new one is created first:
+    a failure leaves two, never none.
     """
     client, resources, paused = target.client, target.resources, []
     experiment = experiment_id(client) if any(change.text for change in changes) else None
@@ -267,7 +276,8 @@ def list_schedules(client: Client, prefix: str) -> list[str]:
 
 
 def prefix_of(project: str | None) -> str:
-    """Return the prefix of the names of a project's schedules; names of projects and of schedules have no dot."""
+    """Return the prefix of the names of a project's schedules; names of projects and of schedules
+    have no dot."""
     return f"{project}." if project else PREFIX
 
 

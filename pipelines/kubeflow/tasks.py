@@ -1,4 +1,5 @@
-"""Tasks of the compiled pipeline: container components with their pods, retries, shards and machines of a TrainJob."""
+"""Tasks of the compiled pipeline: container components with their pods, retries, shards and
+machines of a TrainJob."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -20,21 +21,32 @@ from runtime.spec import Component, Params
 
 RUN_ID = "KFP_RUN_ID"
 STRING, ARTIFACT = "String", "Artifact"
-# Kubeflow's page shows Metrics as a table that compares runs, HTML as a page, and lists Datasets and Models by name.
+# Kubeflow's page shows Metrics as a table that compares runs, HTML as a page, and lists Datasets
+# and Models by name.
 ARTIFACT_TYPES = {
-    "dataset": "Dataset", "features": "Dataset", "text": "Dataset",
-    "sorter": "Model", "embedding": "Model", "onnx": "Model",
-}  # fmt: skip
-# Variables of Kubeflow's MLflow plugin (kubeflow/pipelines 2.17, backend/src/v2/common/plugins/mlflow/handler.go:149):
-# with them, the training logs to the run of the waiting step.
+    "dataset": "Dataset",
+    "features": "Dataset",
+    "text": "Dataset",
+    "sorter": "Model",
+    "embedding": "Model",
+    "onnx": "Model",
+}
+# Variables of Kubeflow's MLflow plugin (kubeflow/pipelines 2.17,
+# backend/src/v2/common/plugins/mlflow/handler.go:149): with them, the training logs to the run of
+# the waiting step.
 MLFLOW_PLUGIN = (
-    "KFP_MLFLOW_CONFIG", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID", "MLFLOW_TRACKING_AUTH", "MLFLOW_WORKSPACE",
-)  # fmt: skip
+    "KFP_MLFLOW_CONFIG",
+    "MLFLOW_EXPERIMENT_ID",
+    "MLFLOW_RUN_ID",
+    "MLFLOW_TRACKING_AUTH",
+    "MLFLOW_WORKSPACE",
+)
 
 
 @dataclass(frozen=True)
 class TaskFactory:
-    """Adds tasks to the pipeline that kfp is tracing; ``environment`` has the variables of every container."""
+    """Adds tasks to the pipeline that kfp is tracing; ``environment`` has the variables of every
+    container."""
 
     resources: Resources
     environment: Mapping[str, str]
@@ -43,7 +55,8 @@ class TaskFactory:
     def __call__(
         self, component: Component, section: Mapping[str, Any], **inputs: Any
     ) -> dsl.PipelineTask:
-        """Add one task with the parameters ``section``; inputs are artifacts of other tasks, or strings."""
+        """Add one task with the parameters ``section``; inputs are artifacts of other tasks, or
+        strings."""
         types = {PARAMETERS: STRING, CODE: STRING} | {
             name: _type_of(value) for name, value in inputs.items()
         }
@@ -58,7 +71,8 @@ class TaskFactory:
         )
         # The same JSON, in which Kubeflow sees no placeholder, such as {{$}} in a text of the user.
         parameters = parameters.replace("{{", "{\\u007b")
-        # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.
+        # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an
+        # argument.
         task: dsl.PipelineTask = declared(
             **{PARAMETERS: parameters, CODE: image_key(component)}, **inputs
         )
@@ -77,11 +91,13 @@ class TaskFactory:
     def stage(
         self, component: Component, section: Mapping[str, Any], **inputs: Any
     ) -> dsl.PipelineTask:
-        """Add a stage as one task, shards or a TrainJob; return the task whose outputs the next stages read."""
+        """Add a stage as one task, shards or a TrainJob; return the task whose outputs the next
+        stages read."""
         step = self.resources.for_step(component.name)
         if step.nodes > 1:
             settings = node_settings(step, self.resources, self.environment)
-            # An environment variable is not in the cache key: another commit or node selector does not train again.
+            # An environment variable is not in the cache key: another commit or node selector does
+            # not train again.
             job = replace(
                 self, environment={**self.environment, SETTINGS: settings.model_dump_json()}
             )
@@ -124,7 +140,8 @@ def declare(
     inputs: Mapping[str, str],
     processes: int = 1,
 ) -> Any:
-    """Return the step as a kfp container component, whose image needs no kfp; torchrun starts several ``processes``."""
+    """Return the step as a kfp container component, whose image needs no kfp; torchrun starts
+    several ``processes``."""
     if component is NOTIFY:
         inputs = {**inputs, "status": "PipelineTaskFinalStatus"}
     outputs = {name: ARTIFACT_TYPES.get(name, ARTIFACT) for name in component.outputs}
@@ -153,7 +170,8 @@ def declare(
 def configure_pod(
     task: dsl.PipelineTask, step: StepResources, secrets: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Set the pod of ``task``; ``secrets`` maps the keys of every secret to environment variables."""
+    """Set the pod of ``task``; ``secrets`` maps the keys of every secret to environment
+    variables."""
     task.set_cpu_request(step.cpu).set_memory_request(step.memory).set_memory_limit(step.memory)
     if step.cpu_limit:
         task.set_cpu_limit(step.cpu_limit)
@@ -188,8 +206,8 @@ def configure_pod(
             medium="Memory",
             size_limit=step.shared_memory,
         )
-    # KFP labels every pod of a run (backend/src/apiserver/template/v2_template.go:427). As a variable, not an
-    # argument, the id is in no cache key.
+    # KFP labels every pod of a run (backend/src/apiserver/template/v2_template.go:427). As a
+    # variable, not an argument, the id is in no cache key.
     kubernetes.use_field_path_as_env(task, RUN_ID, "metadata.labels['pipeline/runid']")
     for name in sorted(step.secrets):
         # Optional: a missing secret or key is not an error.
@@ -215,7 +233,8 @@ def configure_pod(
 def node_settings(
     step: StepResources, resources: Resources, environment: Iterable[str]
 ) -> NodeSettings:
-    """Return the machines' settings for the training ``step``; each gets the variables of the waiting step."""
+    """Return the machines' settings for the training ``step``; each gets the variables of the
+    waiting step."""
     gpu, user = {step.gpu.type: str(step.gpu.count)} if step.gpu else {}, None
     if step.security_context:
         given = step.security_context.model_dump(exclude_none=True)

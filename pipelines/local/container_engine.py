@@ -21,11 +21,13 @@ TRUST_REPOSITORY = {
 
 
 class ContainerEngine:
-    """Runs steps as containers of docker, or of podman (``DOCKER_HOST=unix:///run/podman/podman.sock``).
+    """Runs steps as containers of docker, or of podman
+    (``DOCKER_HOST=unix:///run/podman/podman.sock``).
 
-    The root file system is read-only. Containers share the network of this machine, so they reach a local MLflow or S3
-    server; ``environment`` replaces the compiled variables, which name the servers of the cluster. ``user`` is the user
-    and group id of the steps, by default the calling user's.
+    The root file system is read-only. Containers share the network of this machine, so they reach a
+    local MLflow or S3 server; ``environment`` replaces the compiled variables, which name the
+    servers of the cluster. ``user`` is the user and group id of the steps, by default the calling
+    user's.
     """
 
     def __init__(
@@ -42,18 +44,21 @@ class ContainerEngine:
         except DockerException as error:
             host = os.environ.get("DOCKER_HOST", "the default socket")
             raise ValueError(
-                f"no docker API answers at {host} ({error}): start docker, or run 'podman system service --time=0 "
-                "unix:///run/podman/podman.sock' and export DOCKER_HOST=unix:///run/podman/podman.sock"
+                f"no docker API answers at {host} ({error}): start docker, or run 'podman "
+                "system service --time=0 unix:///run/podman/podman.sock' and export "
+                "DOCKER_HOST=unix:///run/podman/podman.sock"
             ) from error
 
     def image(self, image: str) -> str:
-        """Return the image's id, because its name stays the same after a build; the name if there is no image."""
+        """Return the image's id, because its name stays the same after a build; the name if there
+        is no image."""
         with suppress(DockerException):
             return str(self.client.images.get(image).id)
         return image
 
     def run(self, pod: Pod) -> Exit:
-        """Run the command in a new container with an empty /tmp; kill it after the timeout, and remove it anyway."""
+        """Run the command in a new container with an empty /tmp; kill it after the timeout, and
+        remove it anyway."""
         user, group = (os.getuid(), os.getgid()) if self.user is None else (self.user, self.user)
         inputs = {str(path): {"bind": str(path), "mode": "ro"} for path in pod.inputs}
         with TemporaryDirectory() as scratch:
@@ -78,7 +83,8 @@ class ContainerEngine:
             except DockerException as error:
                 return _fail(
                     pod.log,
-                    f"cannot create a container of {pod.image}: {error}; 'python containers/build.py' builds it",
+                    f"cannot create a container of {pod.image}: {error}; 'python "
+                    "containers/build.py' builds it",
                 )
             return self._wait(container, pod)
 

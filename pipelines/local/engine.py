@@ -23,7 +23,8 @@ SUPERVISOR = [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervis
 
 @dataclass(frozen=True)
 class Pod:
-    """One attempt of a step, which reads ``inputs`` and writes below ``folder``; ``timeout`` is in seconds."""
+    """One attempt of a step, which reads ``inputs`` and writes below ``folder``; ``timeout`` is in
+    seconds."""
 
     folder: Path
     inputs: Sequence[Path]
@@ -45,7 +46,8 @@ class Engine(Protocol):
     """Runs one step."""
 
     def image(self, image: str) -> str:
-        """Return the image as it enters the cache key: with its content, as a digest has it on a cluster."""
+        """Return the image as it enters the cache key: with its content, as a digest has it on a
+        cluster."""
 
     def run(self, pod: Pod) -> Exit:
         """Run the command until it ends or its time is up; append its output to the log."""
@@ -65,7 +67,8 @@ def tee(lines: Iterable[bytes], log: Path) -> None:
 
 @contextmanager
 def deadline(seconds: float, kill: Callable[[], object]) -> Iterator[threading.Event]:
-    """Call ``kill`` after a time, unless the block ends before; the event says whether it was called."""
+    """Call ``kill`` after a time, unless the block ends before; the event says whether it was
+    called."""
     late = threading.Event()
 
     def end() -> None:
@@ -83,19 +86,23 @@ def deadline(seconds: float, kill: Callable[[], object]) -> Iterator[threading.E
 
 @dataclass
 class HostEngine:
-    """Runs steps as processes of this machine; ``environment`` replaces compiled variables, which name a cluster."""
+    """Runs steps as processes of this machine; ``environment`` replaces compiled variables, which
+    name a cluster."""
 
     environment: Mapping[str, str]
     _process_ids: set[int] = field(default_factory=set, init=False)
 
     def image(self, image: str) -> str:
-        """Return the name with the versions of the installed packages; a step's code is among its arguments."""
+        """Return the name with the versions of the installed packages; a step's code is among its
+        arguments."""
         return f"{image} {json.dumps(package_versions(), sort_keys=True)}"
 
     def run(self, pod: Pod) -> Exit:
-        """Run the command with this Python; kill it and its children after the timeout, or when this process is killed.
+        """Run the command with this Python; kill it and its children after the timeout, or when
+        this process is killed.
 
-        SIGKILL follows at once, as in a pod of Kubeflow (argo-workflows, cmd/argoexec/commands/emissary.go:235, 267).
+        SIGKILL follows at once, as in a pod of Kubeflow (argo-workflows,
+        cmd/argoexec/commands/emissary.go:235, 267).
         """
         process = subprocess.Popen(
             [*SUPERVISOR, sys.executable, *pod.command[1:]],

@@ -1,8 +1,9 @@
-"""Runs of a compiled pipeline on this machine: kfp.local resolves inputs and conditions, the graph is walked here.
+"""Runs of a compiled pipeline on this machine: kfp.local resolves inputs and conditions, the graph
+is walked here.
 
-The orchestrator of kfp.local 2.17 runs one task at a time, skips a condition on a named output without an error, and
-gives an exit task other keys than a cluster does. Its runners reject container components on the host, and can report a
-failed container as a success.
+The orchestrator of kfp.local 2.17 runs one task at a time, skips a condition on a named output
+without an error, and gives an exit task other keys than a cluster does. Its runners reject
+container components on the host, and can report a failed container as a success.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,10 +35,11 @@ EXIT = spec.PipelineTaskSpec.TriggerPolicy.ALL_UPSTREAM_TASKS_COMPLETED
 
 @dataclass
 class LocalRun:
-    """One run of the compiled pipeline ``text``; another run in the same folder takes finished steps from the cache.
+    """One run of the compiled pipeline ``text``; another run in the same folder takes finished
+    steps from the cache.
 
-    ``folder`` holds a folder per task. ``parallel`` is the number of steps at once; ``sleep`` is called with seconds
-    between retries, and by default waits until the run is stopped.
+    ``folder`` holds a folder per task. ``parallel`` is the number of steps at once; ``sleep`` is
+    called with seconds between retries, and by default waits until the run is stopped.
     """
 
     text: str
@@ -134,7 +136,8 @@ class LocalRun:
         """Run one task or nested graph; return the error message, "" if none."""
         if task.WhichOneof("iterator"):
             raise ValueError(
-                f"{name}: local runs support tasks, nested graphs, conditions and exit tasks, no loops"
+                f"{name}: local runs support tasks, nested graphs, conditions and exit tasks, "
+                "no loops"
             )
         component = self.pipeline.components[task.component_ref.name]
         arguments = OrchestratorUtils.make_task_arguments(task.inputs, scope)
@@ -162,7 +165,8 @@ class LocalRun:
         return error
 
     def _status(self, producer: str, scope: IOStore) -> dict[str, Any]:
-        """Return an exit task's input as the backend makes it (kubeflow/pipelines 2.17, driver/resolve.go:471)."""
+        """Return an exit task's input as the backend makes it (kubeflow/pipelines 2.17,
+        driver/resolve.go:471)."""
         job = f"{self.pipeline.pipeline_info.name}-{self.run_id[:5]}"
         state = scope.get_task_status(producer)
         return {

@@ -1,4 +1,5 @@
-"""Run the command of a step, and kill it with its children when the process that started it has ended.
+"""Run the command of a step, and kill it with its children when the process that started it has
+ended.
 
 Standard input is a pipe from that process: it closes even if the process is killed by SIGKILL.
 """

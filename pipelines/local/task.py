@@ -1,4 +1,5 @@
-"""One task of a local run: attempts until one succeeds; kfp.local has the cache, makes messages and reads outputs."""
+"""One task of a local run: attempts until one succeeds; kfp.local has the cache, makes messages and
+reads outputs."""
 
 import shutil
 import signal
@@ -28,7 +29,8 @@ KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class TaskState(StrEnum):
-    """Final state of a task; ``CANCELED``: its condition does not hold, ``OMITTED``: a task that it needs failed."""
+    """Final state of a task; ``CANCELED``: its condition does not hold, ``OMITTED``: a task that it
+    needs failed."""
 
     COMPLETE = "COMPLETE"
     CACHED = "CACHED"
@@ -46,8 +48,9 @@ class TaskState(StrEnum):
 class TaskRunner:
     """Runs the tasks of one run.
 
-    ``folder`` has a folder per task: logs of the last run, ``attempts`` with the outputs, and links to the latest ones.
-    ``containers`` and ``timeouts``, in seconds, have the labels of executors as keys.
+    ``folder`` has a folder per task: logs of the last run, ``attempts`` with the outputs, and links
+    to the latest ones. ``containers`` and ``timeouts``, in seconds, have the labels of executors as
+    keys.
     """
 
     folder: Path

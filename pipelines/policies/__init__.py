@@ -1,4 +1,5 @@
-"""Policies of an operator: ``promotion.yaml``, ``thresholds.yaml``, ``canary.yaml``, ``retention.yaml``."""
+"""Policies of an operator: ``promotion.yaml``, ``thresholds.yaml``, ``canary.yaml``,
+``retention.yaml``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +17,15 @@ T = TypeVar("T")
 
 
 def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
-    """Return the YAML or JSON in ``path``, validated by pydantic; the ``ValueError`` lists all invalid entries."""
+    """Return the YAML or JSON in ``path``, validated by pydantic; the ``ValueError`` lists all
+    invalid entries."""
     values = read_yaml(path)
     try:
         return validate(values)
     except ValidationError as error:
         problems = [
-            f"{'.'.join(map(str, entry['loc'])) or 'whole file'}: {entry['msg'].removeprefix('Value error, ')}"
+            f"{'.'.join(map(str, entry['loc'])) or 'whole file'}: "
+            f"{entry['msg'].removeprefix('Value error, ')}"
             for entry in error.errors()
         ]
         raise ValueError(f"{path.name}:\n  " + "\n  ".join(problems)) from error
@@ -46,7 +49,8 @@ def load_promotion(path: Path = PROMOTION) -> PromotionPolicy:
 
 
 def load_thresholds(path: Path = THRESHOLDS) -> MonitorPolicy:
-    """Return when a difference from the training is reported; raise ``ValueError`` for an invalid entry."""
+    """Return when a difference from the training is reported; raise ``ValueError`` for an invalid
+    entry."""
     from bifocal.monitoring.drift import Thresholds  # takes a second to import
 
     policy = load_yaml_model(path, MonitorPolicy.model_validate)
@@ -60,7 +64,8 @@ def load_retention(path: Path = RETENTION) -> RetentionPolicy:
 
 
 def load_canary(path: Path = CANARY) -> "Rule":
-    """Return when a candidate of a service is promoted or withdrawn; raise ``ValueError`` for an invalid entry."""
+    """Return when a candidate of a service is promoted or withdrawn; raise ``ValueError`` for an
+    invalid entry."""
     from pydantic import TypeAdapter
 
     from bifocal.serving.canary.decision import Rule  # imports numpy

@@ -1,4 +1,5 @@
-"""Kubeflow's executor protocol, kfp's ``pipeline_spec.proto``: from an ExecutorInput to its ExecutorOutput."""
+"""Kubeflow's executor protocol, kfp's ``pipeline_spec.proto``: from an ExecutorInput to its
+ExecutorOutput."""
 
 import json
 import math
@@ -18,7 +19,8 @@ MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}
 """Folders where Kubeflow's launcher mounts the artifacts of each scheme."""
 PARAMETERS, CODE, USER_FILES, VERSIONS = "parameters", "code", "user_files", "versions"
 SCORES, PAGE = "scores", "page"
-"""Outputs that a pipeline may declare in addition: the metrics as system.Metrics, the HTML page as system.HTML."""
+"""Outputs that a pipeline may declare in addition: the metrics as system.Metrics, the HTML page as
+system.HTML."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class ExecutorInput:
             )
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ValueError(
-                f"--executor-input: expected Kubeflow's JSON with 'inputs' and 'outputs', got {text!r} ({error!r}); "
-                "Kubeflow and 'python -m pipelines run' set this option, do not set it by hand"
+                "--executor-input: expected Kubeflow's JSON with 'inputs' and 'outputs', got "
+                f"{text!r} ({error!r}); Kubeflow and 'python -m pipelines run' set this "
+                "option, do not set it by hand"
             ) from error
 
     def write_output(
@@ -63,8 +66,9 @@ class ExecutorInput:
         metrics: Mapping[str, float],
         parameters: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the outputs that ``component`` declares, without others from the driver, and without NaN and infinity:
-        the launcher rejects them in metrics (kubeflow/pipelines 2.17, launcher_v2.go:1232).
+        """Write the outputs that ``component`` declares, without others from the driver, and
+        without NaN and infinity: the launcher rejects them in metrics (kubeflow/pipelines 2.17,
+        launcher_v2.go:1232).
         """
         missing = sorted(
             {*component.outputs} - {*self.outputs}
@@ -93,7 +97,8 @@ class ExecutorInput:
         artifacts.write_json(self.output_file, {"artifacts": outputs})
 
     def _write_page(self, page: str) -> None:
-        """Copy the file ``page`` of an output to the output ``page``, which is a file instead of a directory."""
+        """Copy the file ``page`` of an output to the output ``page``, which is a file instead of a
+        directory."""
         output, _, file = page.partition("/")
         self.outputs[PAGE].parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.outputs[output] / file, self.outputs[PAGE])
@@ -113,8 +118,9 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
     expected = message.arguments.pop(CODE)
     if actual != expected:
         raise ValueError(
-            f"{component.name}: the pipeline was compiled from code {expected[:12]}, this is {actual[:12]}: "
-            "build the image from that commit, or compile the pipeline again ('python -m pipelines compile')"
+            f"{component.name}: the pipeline was compiled from code {expected[:12]}, this is "
+            f"{actual[:12]}: build the image from that commit, or compile the pipeline again "
+            "('python -m pipelines compile')"
         )
     if component.has_parameters:
         message.arguments.pop(VERSIONS, None)  # only for Kubeflow's cache key
@@ -145,7 +151,8 @@ def local_path(uri: str) -> Path:
 
 
 def _paths(declared: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the path of each artifact: its custom path, or else the path of its URI, as the launcher does."""
+    """Return the path of each artifact: its custom path, or else the path of its URI, as the
+    launcher does."""
     artifacts = {name: entry["artifacts"][0] for name, entry in declared.items()}
     return {
         name: Path(entry.get("customPath") or local_path(entry["uri"]))
@@ -156,7 +163,8 @@ def _paths(declared: Mapping[str, Any]) -> dict[str, Path]:
 def _with_fetched_files(
     user_files: Path, values: Mapping[str, Any], component: Component
 ) -> dict[str, Any]:
-    """Return ``values`` with the user's paths below ``user_files``, where the step ``fetch`` wrote them."""
+    """Return ``values`` with the user's paths below ``user_files``, where the step ``fetch`` wrote
+    them."""
     section = values[component.name]
     paths = {
         location: str(user_files / path)

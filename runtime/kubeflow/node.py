@@ -1,4 +1,5 @@
-"""Program and pod of each machine of a TrainJob: download, train with ``torchrun``, upload; Trainer sets ``PET_*``."""
+"""Program and pod of each machine of a TrainJob: download, train with ``torchrun``, upload; Trainer
+sets ``PET_*``."""
 
 import json
 import os
@@ -26,7 +27,8 @@ MODEL, CHECKPOINTS = "embedding", "checkpoints"
 
 
 class NodeSettings(StrictModel):
-    """Pods of the job. No result depends on them: they are a variable of the step, which is in no cache key."""
+    """Pods of the job. No result depends on them: they are a variable of the step, which is in no
+    cache key."""
 
     runtime: str = Field(description="runtime of Kubeflow's Trainer, such as torch-distributed")
     folder: str = Field(
@@ -56,10 +58,12 @@ class NodeSettings(StrictModel):
 
 
 def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
-    """Train on this machine, return the exit code of ``torchrun``; a machine restarted after the upload does nothing.
-    ``job`` is the description by ``train_distributed``, ``secrets`` has a folder per secret with a file per key.
+    """Train on this machine, return the exit code of ``torchrun``; a machine restarted after the
+    upload does nothing. ``job`` is the description by ``train_distributed``, ``secrets`` has a
+    folder per secret with a file per key.
     """
-    # This process is number 1 of its container: without a handler, the kernel ignores SIGTERM for it.
+    # This process is number 1 of its container: without a handler, the kernel ignores SIGTERM for
+    # it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     for secret, keys in job["secrets"].items():
         for key, variable in keys.items():
@@ -90,7 +94,8 @@ def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
 
 
 def _torchrun(processes: int, arguments: list[str], environment: Mapping[str, str]) -> int:
-    """Run ``torchrun`` and return its exit code; it passes SIGTERM on to the training, which uploads a checkpoint."""
+    """Run ``torchrun`` and return its exit code; it passes SIGTERM on to the training, which
+    uploads a checkpoint."""
     # Not PET_NPROC_PER_NODE: without GPUs, the Trainer sets it to the number of cores.
     command = [
         sys.executable,

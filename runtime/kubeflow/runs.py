@@ -1,6 +1,7 @@
-"""State of a pipeline run by Kubeflow's API server. The state that the exit handler gets has no reasons, and only the
-launcher updates it (kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go:227): killed pods and cached last
-tasks leave RUNNING, retries FAILED.
+"""State of a pipeline run by Kubeflow's API server. The state that the exit handler gets has no
+reasons, and only the launcher updates it (kubeflow/pipelines 2.17,
+backend/src/v2/component/launcher_v2.go:227): killed pods and cached last tasks leave RUNNING,
+retries FAILED.
 """
 
 import base64
@@ -30,7 +31,8 @@ ATTEMPT = re.compile(r"\(\d+\)")
 class PipelineState:
     """State of the graph of an exit handler."""
 
-    phase: str  # Argo's phase of the graph, such as ``Running``, ``Succeeded``, ``Failed`` or ``Error``
+    # Argo's phase of the graph, such as ``Running``, ``Succeeded``, ``Failed`` or ``Error``
+    phase: str
     failures: Mapping[str, str] = field(
         default_factory=dict
     )  # message of the last failed pod of each failed task
@@ -42,8 +44,9 @@ class PipelineState:
 
 
 def run_state(run_id: str, graph: str) -> PipelineState:
-    """Ask ``KFP_ENDPOINT`` for ``graph`` of a run, by version 1 of the API: version 2 has no messages
-    (apiserver/server/api_converter.go:1701). ``KF_PIPELINES_SA_TOKEN_PATH`` names the token.
+    """Ask ``KFP_ENDPOINT`` for ``graph`` of a run, by version 1 of the API: version 2 has no
+    messages (apiserver/server/api_converter.go:1701). ``KF_PIPELINES_SA_TOKEN_PATH`` names the
+    token.
     """
     endpoint = os.environ.get(ENDPOINT, "").rstrip("/")
     if not endpoint:
@@ -68,8 +71,9 @@ def run_state(run_id: str, graph: str) -> PipelineState:
 
 
 def parse_workflow(workflow: Mapping[str, Any], graph: str) -> PipelineState:
-    """Return the state of ``graph`` in Argo's status. By Kubeflow's defaults every template has a retry strategy: a
-    task or graph is a Retry node, and its attempts have numbers, as in ``bifocal(0).root(0).TASK(0).executor(1)``.
+    """Return the state of ``graph`` in Argo's status. By Kubeflow's defaults every template has a
+    retry strategy: a task or graph is a Retry node, and its attempts have numbers, as in
+    ``bifocal(0).root(0).TASK(0).executor(1)``.
     """
     status = workflow.get("status", {})
     packed = status.get(
@@ -98,6 +102,7 @@ def parse_workflow(workflow: Mapping[str, Any], graph: str) -> PipelineState:
 
 
 def kfp_run_page(run_id: str) -> str:
-    """Return the address of a run's page; "" unless ``BIFOCAL_KFP_UI`` holds the address of the interface."""
+    """Return the address of a run's page; "" unless ``BIFOCAL_KFP_UI`` holds the address of the
+    interface."""
     address = os.environ.get(PAGES, "").rstrip("/")
     return f"{address}/#/runs/details/{quote(run_id)}" if address else ""

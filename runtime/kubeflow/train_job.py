@@ -1,4 +1,5 @@
-"""A TrainJob of Kubeflow's Trainer: created or adopted, watched through outages of the API, deleted when it is done."""
+"""A TrainJob of Kubeflow's Trainer: created or adopted, watched through outages of the API, deleted
+when it is done."""
 
 import json
 import os
@@ -28,7 +29,8 @@ LOG_LINES = 20
 def create_train_job(
     client: Any, name: str, image: str, nodes: int, settings: NodeSettings, job: Mapping[str, Any]
 ) -> None:
-    """Create the TrainJob ``name``; each node runs ``runtime.kubeflow.node`` with the description ``job``."""
+    """Create the TrainJob ``name``; each node runs ``runtime.kubeflow.node`` with the description
+    ``job``."""
     environment = {name: os.environ[name] for name in settings.environment if name in os.environ}
     trainer = CustomTrainerContainer(
         image=image,
@@ -51,8 +53,9 @@ def create_train_job(
 
 
 def runtime_patch(settings: NodeSettings) -> patches.RuntimePatch:
-    """Return the patch of the pods with the container ``node``. Trainer's API allows no patch of its variables (trainer
-    ``pkg/runtime/framework/plugins/jobset/jobset.go:178``), so secrets are mounted as files.
+    """Return the patch of the pods with the container ``node``. Trainer's API allows no patch of
+    its variables (trainer ``pkg/runtime/framework/plugins/jobset/jobset.go:178``), so secrets are
+    mounted as files.
     """
     volumes, mounts = _volumes(settings)
     pod = patches.PodSpecPatch(
@@ -118,8 +121,8 @@ class JobError(ValueError):
 
 @dataclass(frozen=True)
 class TrainJob:
-    """TrainJob ``name``; a restarted step adopts it. Neither errors nor a killed step delete a running job,
-    ``activeDeadlineSeconds`` bounds its time.
+    """TrainJob ``name``; a restarted step adopts it. Neither errors nor a killed step delete a
+    running job, ``activeDeadlineSeconds`` bounds its time.
     """
 
     client: Any
@@ -182,7 +185,8 @@ class TrainJob:
                 return
 
     def _get(self) -> dict[str, Any] | None:
-        """Return the job or None; the SDK's ``get_job`` needs runtime and pods and hides a deletion in progress."""
+        """Return the job or None; the SDK's ``get_job`` needs runtime and pods and hides a deletion
+        in progress."""
         backend = self.client.backend
 
         def request() -> dict[str, Any]:
@@ -210,7 +214,8 @@ class TrainJob:
                 log_line(f"warning: the TrainJob {self.name} remains: {_explain(error)}")
 
     def _exits(self) -> list[str]:
-        """Return why containers failed, such as ``OOMKilled`` with the memory that a stage reports."""
+        """Return why containers failed, such as ``OOMKilled`` with the memory that a stage
+        reports."""
         backend, labels = (
             self.client.backend,
             constants.POD_LABEL_SELECTOR.format(trainjob_name=self.name),
@@ -243,7 +248,8 @@ class TrainJob:
             return f"(no log: {_explain(error)})"
 
     def _retry(self, request: Callable[[], T]) -> T:
-        """Return the answer of ``request``; repeat it while the API does not answer or is overloaded."""
+        """Return the answer of ``request``; repeat it while the API does not answer or is
+        overloaded."""
         end = time.monotonic() + OUTAGE_SECONDS
         while True:
             try:
@@ -253,8 +259,8 @@ class TrainJob:
                     raise
                 if time.monotonic() > end:
                     raise OSError(
-                        f"the Kubernetes API does not answer ({_explain(error)}); the TrainJob {self.name} was not "
-                        "deleted: start the step again to wait for it"
+                        f"the Kubernetes API does not answer ({_explain(error)}); the TrainJob "
+                        f"{self.name} was not deleted: start the step again to wait for it"
                     ) from error
                 log_line(f"the Kubernetes API does not answer ({_explain(error)}); trying again")
                 time.sleep(POLL_SECONDS)

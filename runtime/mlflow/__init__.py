@@ -1,4 +1,5 @@
-"""MLflow: runs of stages, registered models, promotion lock. The only package that imports mlflow."""
+"""MLflow: runs of stages, registered models, promotion lock. The only package that imports
+mlflow."""
 
 import os
 
@@ -10,7 +11,8 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 # Fail fast when the server is down (2 retries, 20 s): the retry queue sends again later.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-# The answer to an upload waits until the server has stored the file, so artifacts have a time-out of their own.
+# The answer to an upload waits until the server has stored the file, so artifacts have a time-out
+# of their own.
 os.environ.setdefault("MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT", "600")
 
 from runtime.mlflow.aliases import (

@@ -1,8 +1,10 @@
-"""Aliases of a registered model: moved by one process at a time, and read back after each move; decisions as tags.
+"""Aliases of a registered model: moved by one process at a time, and read back after each move;
+decisions as tags.
 
-A promotion and a rollback move two aliases and set tags. Their plan is a parameter of the lock's run, written first,
-and another one ends it: the next holder of ``alias_lock`` finishes the plan of a process that was killed in between.
-Plans and looks in that run decide, not the tags, which others can write; a veto is in a plan or a tag.
+A promotion and a rollback move two aliases and set tags. Their plan is a parameter of the lock's
+run, written first, and another one ends it: the next holder of ``alias_lock`` finishes the plan of
+a process that was killed in between. Plans and looks in that run decide, not the tags, which others
+can write; a veto is in a plan or a tag.
 """
 
 import json
@@ -28,8 +30,8 @@ from runtime.mlflow.registry import (
 )
 
 VETO, PLAN_TAG = "promotion.veto", "promotion.plan"
-"""Tags: of decisions, besides ``promotion``, ``promotion.<detail>`` of the last one, and ``promotion.online`` for
-client searches; and a tag that Bifocal does not write any more."""
+"""Tags: of decisions, besides ``promotion``, ``promotion.<detail>`` of the last one, and
+``promotion.online`` for client searches; and a tag that Bifocal does not write any more."""
 MAX_TAG = 4900
 """Characters of a tag's value; MLflow stores 5,000."""
 PLAN, END, LOOK = "plan", "end", "look"
@@ -57,7 +59,8 @@ class Plan:
 
     @classmethod
     def read(cls, record: str) -> "Plan":
-        """Return a recorded plan; one without a version, which is not possible, for a damaged record."""
+        """Return a recorded plan; one without a version, which is not possible, for a damaged
+        record."""
         try:
             return cls(**json.loads(record))
         except (TypeError, ValueError):
@@ -78,7 +81,8 @@ class Plan:
             client.delete_model_version_tag(model, str(version.number), name)
 
     def possible(self, model: str) -> bool:
-        """Whether no alias was moved by another process or a user since the plan was made, and no version deleted."""
+        """Whether no alias was moved by another process or a user since the plan was made, and no
+        version deleted."""
         present = {int(version.version) for version in registered_versions(model)}
         unmoved = all(_number(model, alias) in numbers for alias, numbers in self.moves.items())
         return (
@@ -100,7 +104,8 @@ def alias_lock(model: str, timeout: float) -> Iterator[None]:
 
 
 def move_alias(model: str, alias: str, number: int | None) -> None:
-    """Move ``alias`` to a version (None deletes it) and read it back; ``OSError`` on a conflict or a lost lock."""
+    """Move ``alias`` to a version (None deletes it) and read it back; ``OSError`` on a conflict or
+    a lost lock."""
     client = connect()
     check_lock(model)
     if number is None:
@@ -111,15 +116,16 @@ def move_alias(model: str, alias: str, number: int | None) -> None:
     found = _number(model, alias)
     if found != number:
         raise OSError(
-            f"{model}@{alias} was set to {number} and now is {found}: another process moves it too; "
-            "check the aliases in MLflow"
+            f"{model}@{alias} was set to {number} and now is {found}: another process moves it "
+            "too; check the aliases in MLflow"
         )
 
 
 def make_champion(
     candidate: RegisteredVersion, *, champion: str, previous: str, answer: str, file: str
 ) -> None:
-    """Move ``champion`` to ``candidate`` and ``previous`` to the replaced champion; lift a veto and log ``answer``.
+    """Move ``champion`` to ``candidate`` and ``previous`` to the replaced champion; lift a veto and
+    log ``answer``.
 
     ``file`` is the record of the decision.
     """
@@ -134,10 +140,12 @@ def make_champion(
 def roll_back(
     model: str, *, champion: str, previous: str, reason: str, stale: bool = False
 ) -> None:
-    """Make the previous champion the champion, veto the present one, and leave ``previous`` without a version.
+    """Make the previous champion the champion, veto the present one, and leave ``previous`` without
+    a version.
 
     Raises:
-        ValueError: there is no such version, or, unless ``stale``, its release has other images than the champion's.
+        ValueError: there is no such version, or, unless ``stale``, its release has other images
+            than the champion's.
     """
     from runtime.mlflow.releases import released_items  # imports the search
 
@@ -166,8 +174,9 @@ def roll_back(
             ) from error
         if now != then:
             raise ValueError(
-                f"the release of version {restored.number} lacks {len(now - then)} images of version {vetoed.number}, "
-                f"and has {len(then - now)} others: run the flow refresh-previous first, or give --stale"
+                f"the release of version {restored.number} lacks {len(now - then)} images of "
+                f"version {vetoed.number}, and has {len(then - now)} others: run the flow "
+                "refresh-previous first, or give --stale"
             )
     text = f"rolled back to version {restored.number}" + (
         f": {printable(reason)[:MAX_REASON]}" if reason else ""
@@ -208,7 +217,8 @@ def _plans(model: str) -> dict[int, tuple[Plan, str]]:
 
 
 def deciding_tags(version: RegisteredVersion) -> dict[str, str]:
-    """Return the tags of a version with records in place of the tags that decide; a veto is a record or a tag."""
+    """Return the tags of a version with records in place of the tags that decide; a veto is a
+    record or a tag."""
     with mlflow_errors_as_oserror():
         plans = _plans(version.model).values()
     own = [plan.tags for plan, end in plans if plan.version == version.number and end != DROPPED]
@@ -223,7 +233,8 @@ def _has_plan_tag(model: str) -> bool:
 
 
 def unlock(model: str) -> str:
-    """Delete the tag of a plan, which a user wrote, or else remove the lock; return what was removed."""
+    """Delete the tag of a plan, which a user wrote, or else remove the lock; return what was
+    removed."""
     with mlflow_errors_as_oserror():
         if _has_plan_tag(model):
             connect().delete_registered_model_tag(model, PLAN_TAG)
@@ -237,7 +248,8 @@ def _number(model: str, alias: str) -> int | None:
 
 
 def read_looks(model: str) -> list[dict[str, Any]]:
-    """Return all comparisons of versions of ``model`` that spent a level: ``models``, ``level``, ``images``."""
+    """Return all comparisons of versions of ``model`` that spent a level: ``models``, ``level``,
+    ``images``."""
     looks = map(json.loads, read_records(model, LOOK).values())
     return [
         {**look, "models": tuple(look["models"]), "images": tuple(look["images"])} for look in looks
@@ -247,8 +259,9 @@ def read_looks(model: str) -> list[dict[str, Any]]:
 def log_promotion(
     candidate: RegisteredVersion, record: Mapping[str, Any], look: Mapping[str, Any] | None
 ) -> str:
-    """Log a decision (``record``, see docs/promotion.md) and the spent level ``look`` with the candidate; return the
-    name of the record's file. ``make_champion`` logs that an accepted version was promoted.
+    """Log a decision (``record``, see docs/promotion.md) and the spent level ``look`` with the
+    candidate; return the name of the record's file. ``make_champion`` logs that an accepted version
+    was promoted.
     """
     opponent = str(record["champion"]["version"]) if record["champion"] else "none"
     tags = {"promotion": "accepted" if record["accepted"] else "no", "promotion.champion": opponent}
@@ -265,12 +278,14 @@ def log_promotion(
 def log_online_decision(
     candidate: RegisteredVersion, champion: int | None, record: Mapping[str, Any]
 ) -> None:
-    """Log a decision on the searches of clients, with its ``verdict``: the tag ``promotion.online`` and a file."""
+    """Log a decision on the searches of clients, with its ``verdict``: the tag ``promotion.online``
+    and a file."""
     tags = {"promotion.online": str(record["verdict"])}
     candidate.log_decision(tags, f"promotion/online_against_{champion}.json", record)
 
 
 def withdraw(version: RegisteredVersion, reason: str) -> None:
-    """Veto a version that was worse on searches of clients, keep its aliases; ``OSError`` if the lock is lost."""
+    """Veto a version that was worse on searches of clients, keep its aliases; ``OSError`` if the
+    lock is lost."""
     tags = {"promotion": "withdrawn", VETO: f"withdrawn: {printable(reason)[:MAX_REASON]}"}
     _start(version.model, Plan({}, version.number, tags, "promotion/withdrawal.json"))

@@ -28,12 +28,15 @@ T = TypeVar("T")
 MAX_KEY = 250
 """Characters of a key in MLflow's database (mlflow 3.17, ``MAX_ENTITY_KEY_LENGTH``)."""
 PLACES = (
-    ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
-    ("model_versions", "source"), ("model_versions", "storage_location"),
-)  # fmt: skip
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
 """Columns of MLflow's database (mlflow 3.17) with absolute addresses of files."""
-# Let the server send and take the files itself: otherwise MLflow 3.17 names addresses of its bucket, which a network
-# policy, or the network of this machine, may not reach.
+# Let the server send and take the files itself: otherwise MLflow 3.17 names addresses of its
+# bucket, which a network policy, or the network of this machine, may not reach.
 for _name in ("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD"):
     os.environ.setdefault(_name, "false")
 
@@ -62,7 +65,8 @@ def connect() -> mlflow.MlflowClient:
 
 
 def _create_tables(database: Path) -> None:
-    """Write a new database of SQLite aside: MLflow cannot go on with the tables that a killed process has begun."""
+    """Write a new database of SQLite aside: MLflow cannot go on with the tables that a killed
+    process has begun."""
 
     def create(aside: Path) -> None:
         if database.exists():  # another process was faster
@@ -76,9 +80,13 @@ def _create_tables(database: Path) -> None:
 
 
 def _follow_checkout(database: Path) -> None:
-    """Let a database refer to the files beside it after its checkout was moved or copied: MLflow keeps their paths."""
+    """Let a database refer to the files beside it after its checkout was moved or copied: MLflow
+    keeps their paths."""
     folder = database.parent / "mlruns"
-    like = "SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE 'file:///%/mlruns'"
+    like = (
+        "SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE "
+        "'file:///%/mlruns'"
+    )
     with closing(sqlite3.connect(database)) as connection, connection:
         for old in {place for (place,) in connection.execute(like)} - {folder.as_uri()}:
             previous = Path(unquote(urlsplit(old).path))
@@ -86,8 +94,8 @@ def _follow_checkout(database: Path) -> None:
                 continue  # a folder that the user chose
             if not folder.is_dir():
                 raise OSError(
-                    f"{database} belongs to another checkout, which has its files at {old}: copy them to {folder}, or "
-                    "move the database away for a new one"
+                    f"{database} belongs to another checkout, which has its files at {old}: "
+                    f"copy them to {folder}, or move the database away for a new one"
                 )
             for table, column in PLACES:
                 end = len(old) + 1
@@ -100,8 +108,9 @@ def _follow_checkout(database: Path) -> None:
 
 
 def experiment_id(client: mlflow.MlflowClient) -> str:
-    """Return the id of ``MLFLOW_EXPERIMENT_NAME``, else ``MLFLOW_EXPERIMENT_ID``; safe for two processes. The project's
-    own database gets an absolute folder of files: 'dvc exp run --temp' deletes relative ones.
+    """Return the id of ``MLFLOW_EXPERIMENT_NAME``, else ``MLFLOW_EXPERIMENT_ID``; safe for two
+    processes. The project's own database gets an absolute folder of files: 'dvc exp run --temp'
+    deletes relative ones.
     """
     name, number = os.environ.get("MLFLOW_EXPERIMENT_NAME"), os.environ.get("MLFLOW_EXPERIMENT_ID")
     if number and not name:
@@ -122,14 +131,16 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
                 raise error
     if found.lifecycle_stage != "active":
         raise OSError(
-            f"the experiment {name!r} of MLflow was deleted: restore it by 'mlflow experiments restore --experiment-id "
-            f"{found.experiment_id}', or name another one by MLFLOW_EXPERIMENT_NAME"
+            f"the experiment {name!r} of MLflow was deleted: restore it by 'mlflow experiments "
+            f"restore --experiment-id {found.experiment_id}', or name another one by "
+            "MLFLOW_EXPERIMENT_NAME"
         )
     return str(found.experiment_id)
 
 
 def run_page(run: Run) -> str:
-    """Return a run's address without credentials, "" for a database; ``BIFOCAL_MLFLOW_UI`` replaces the server's."""
+    """Return a run's address without credentials, "" for a database; ``BIFOCAL_MLFLOW_UI`` replaces
+    the server's."""
     server = os.environ.get("BIFOCAL_MLFLOW_UI", tracking_uri())
     if not server.startswith("http"):
         return ""
@@ -140,7 +151,8 @@ def run_page(run: Run) -> str:
 
 @contextmanager
 def mlflow_errors_as_oserror() -> Iterator[None]:
-    """Raise MLflow's errors, also of a locked database, as OSError with the server's address, without SQL."""
+    """Raise MLflow's errors, also of a locked database, as OSError with the server's address,
+    without SQL."""
     try:
         yield
     except (MlflowException, DBAPIError, sqlite3.Error) as error:
@@ -149,20 +161,23 @@ def mlflow_errors_as_oserror() -> Iterator[None]:
         ]
         raise OSError(
             redact(
-                f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks the server"
+                f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks "
+                "the server"
             )
         ) from error
 
 
 def download(folder: Path, **source: str) -> Path:
-    """Download ``artifact_uri``, or ``artifact_path`` of the run ``run_id``, to ``folder``; return its path."""
+    """Download ``artifact_uri``, or ``artifact_path`` of the run ``run_id``, to ``folder``; return
+    its path."""
     with mlflow_errors_as_oserror():
         connect()
         return Path(mlflow.artifacts.download_artifacts(**source, dst_path=str(folder)))
 
 
 def allowed(name: str) -> str:
-    """Return the name of a parameter, a metric or a tag as MLflow accepts it: ``R@1`` becomes ``R_at_1``."""
+    """Return the name of a parameter, a metric or a tag as MLflow accepts it: ``R@1`` becomes
+    ``R_at_1``."""
     return re.sub(r"[^\w.\- :/]", "_", name.replace("@", "_at_"))[:MAX_KEY]
 
 
@@ -189,8 +204,8 @@ def list_folder(client: mlflow.MlflowClient, run_id: str, folder: str) -> list[s
 def artifact_request(*arguments: Any, **options: Any) -> Any:
     """Send a request that carries an artifact, with the time-out of artifacts.
 
-    MLflow 3.17 reads ``MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT`` for Azure and Google only: its client for the server's
-    own artifacts has the time-out of all requests, by default 120 s.
+    MLflow 3.17 reads ``MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT`` for Azure and Google only: its
+    client for the server's own artifacts has the time-out of all requests, by default 120 s.
     """
     options.setdefault("timeout", MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT.get())
     return http_request(*arguments, **options)

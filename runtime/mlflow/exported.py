@@ -31,8 +31,8 @@ from runtime.mlflow.runs import DATASETS, digest, git_commit
 
 ROOT = Path(__file__).parents[2]
 SERVED_CODE = ("bifocal/onnx", "runtime/mlflow/served_model.py")
-"""Package and module that a served model needs. Without ``__init__.py`` they form namespace packages: in a process that
-has an installed bifocal, that takes precedence."""
+"""Package and module that a served model needs. Without ``__init__.py`` they form namespace
+packages: in a process that has an installed bifocal, that takes precedence."""
 
 
 COLUMNS: dict[str, ColSpec | TensorSpec] = {
@@ -52,8 +52,9 @@ def register_exported(
     tags: Mapping[str, str],
     description: str,
 ) -> int:
-    """Register the graphs as a new version, unless one has them; return its number. ``tags`` are results, the
-    description is the model card; files of the evaluation are logged as ``evidence`` for promotion.
+    """Register the graphs as a new version, unless one has them; return its number. ``tags`` are
+    results, the description is the model card; files of the evaluation are logged as ``evidence``
+    for promotion.
     """
     registered = reuse_version(
         model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation)
@@ -78,7 +79,8 @@ def register_exported(
 
 
 def _log_model(model: str, graphs: Path) -> ModelInfo:
-    """Log the graphs with a loader and the modules that serving needs: servers need neither torch nor bifocal."""
+    """Log the graphs with a loader and the modules that serving needs: servers need neither torch
+    nor bifocal."""
     opened = open_model(graphs)
     example = opened.example()
     inputs = Schema([COLUMNS[name] for name in opened.columns])

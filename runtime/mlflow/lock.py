@@ -1,14 +1,16 @@
 """Promotion lock: one process at a time, on any machine, moves the aliases of a model.
 
-MLflow's aliases have no compare-and-set, but a parameter of a run has: its key is a part of a primary key and its value
-never changes (mlflow 3.17, ``SqlAlchemyStore.log_param``). So the lock is a run beside the model's first version, in
-which every holder logs the next parameter ``holder.000001``, ``holder.000002``: one of several processes succeeds. The
-registry's own list shows nothing, and the run keeps who promoted when, with the plans and looks that decide: a
-tag proves nothing, because others can write it. A Kubernetes Lease would be out of reach of a laptop, and the
-concurrency limit of a schedule does not see other schedules.
+MLflow's aliases have no compare-and-set, but a parameter of a run has: its key is a part of a
+primary key and its value never changes (mlflow 3.17, ``SqlAlchemyStore.log_param``). So the lock is
+a run beside the model's first version, in which every holder logs the next parameter
+``holder.000001``, ``holder.000002``: one of several processes succeeds. The registry's own list
+shows nothing, and the run keeps who promoted when, with the plans and looks that decide: a tag
+proves nothing, because others can write it. A Kubernetes Lease would be out of reach of a laptop,
+and the concurrency limit of a schedule does not see other schedules.
 
-A holder has a lease, which it renews. The lock of a killed process is free when its lease has expired. A process that
-lost its lease cannot move an alias any more, and releases no lock but its own.
+A holder has a lease, which it renews. The lock of a killed process is free when its lease has
+expired. A process that lost its lease cannot move an alias any more, and releases no lock but its
+own.
 """
 
 import json
@@ -30,7 +32,8 @@ from runtime.mlflow.connection import connect, find_run, mlflow_errors_as_oserro
 POLL_SECONDS = 0.2
 LEASE_SECONDS = 120.0
 CLOCK_SKEW_SECONDS = 60.0
-"""Largest difference between the clocks of two machines: an expired lease is respected for so long."""
+"""Largest difference between the clocks of two machines: an expired lease is respected for so
+long."""
 LOCK_RUN = "promotionlock_run"
 HOLDER, EXPIRES, RELEASED = "holder", "expires", "released"
 _held: dict[str, tuple[str, int]] = {}
@@ -54,7 +57,8 @@ class Holder:
 
 @contextmanager
 def promotion_lock(model: str, timeout: float) -> Iterator[None]:
-    """Hold the promotion lock of ``model``, if it has versions; ``OSError`` after ``timeout`` seconds."""
+    """Hold the promotion lock of ``model``, if it has versions; ``OSError`` after ``timeout``
+    seconds."""
     with mlflow_errors_as_oserror():
         client = connect()
         run_id = lock_run(client, model)
@@ -78,7 +82,8 @@ def promotion_lock(model: str, timeout: float) -> Iterator[None]:
 
 
 def check_lock(model: str) -> None:
-    """Check before a write that this process, if it has taken the promotion lock of ``model``, still holds it."""
+    """Check before a write that this process, if it has taken the promotion lock of ``model``,
+    still holds it."""
     if model in _held:
         run_id, number = _held[model]
         last = _last_holder(connect(), run_id)
@@ -118,9 +123,10 @@ def _acquire(client: mlflow.MlflowClient, run_id: str, model: str, timeout: floa
             reported = last.name
         if time.monotonic() > deadline:
             raise OSError(
-                f"the promotion lock of {model} was not released within {timeout:g} s: {last.name} holds it. If that "
-                f"process was killed, the lock is free after {LEASE_SECONDS + CLOCK_SKEW_SECONDS:g} s, or at once by "
-                "'python -m pipelines promote --unlock'"
+                f"the promotion lock of {model} was not released within {timeout:g} s: "
+                f"{last.name} holds it. If that process was killed, the lock is free after "
+                f"{LEASE_SECONDS + CLOCK_SKEW_SECONDS:g} s, or at once by 'python -m pipelines "
+                "promote --unlock'"
             )
         time.sleep(POLL_SECONDS)
 
@@ -142,7 +148,8 @@ def _release(client: mlflow.MlflowClient, run_id: str, number: int, by: str) -> 
 
 
 def log_record(model: str, kind: str, value: str, number: int | None = None) -> None:
-    """Log the parameter ``<kind>.<number>``, by default of the next number, in the lock's run, if there is one."""
+    """Log the parameter ``<kind>.<number>``, by default of the next number, in the lock's run, if
+    there is one."""
     if run_id := _held[model][0] if model in _held else lock_run(connect(), model):
         number = number or max(read_records(model, kind), default=0) + 1
         connect().log_param(run_id, f"{kind}.{number:06d}", value)
@@ -175,8 +182,9 @@ def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
 
 
 def lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
-    """Return the run of the lock, whose id is a parameter of the first version's run; None without a version that has a
-    run. A user may have deleted any of these runs: only after that of version 1, a tag of the model has the id.
+    """Return the run of the lock, whose id is a parameter of the first version's run; None without
+    a version that has a run. A user may have deleted any of these runs: only after that of version
+    1, a tag of the model has the id.
     """
     versions = client.search_model_versions(f"name = '{model}'", order_by=["version_number ASC"])
     tagged = None

@@ -1,6 +1,7 @@
-"""Parent runs: one MLflow run per pipeline run. On a cluster, the first step creates it and the exit handler ends it,
-or Kubeflow's MLflow plugin does both (kubeflow/pipelines 2.17, ``backend/src/apiserver/plugins/mlflow/handler.go:85``);
-stages that start one by one find or create it under a lock of this machine.
+"""Parent runs: one MLflow run per pipeline run. On a cluster, the first step creates it and the
+exit handler ends it, or Kubeflow's MLflow plugin does both (kubeflow/pipelines 2.17,
+``backend/src/apiserver/plugins/mlflow/handler.go:85``); stages that start one by one find or create
+it under a lock of this machine.
 """
 
 import os
@@ -25,7 +26,8 @@ from runtime.mlflow.connection import (
 )
 
 PIPELINE_TAG = "bifocal.pipeline"
-# The tags of Kubeflow's MLflow plugin (backend/src/apiserver/plugins/mlflow/util.go:34), so both ways look alike.
+# The tags of Kubeflow's MLflow plugin (backend/src/apiserver/plugins/mlflow/util.go:34), so both
+# ways look alike.
 KFP_RUN_TAG, KFP_URL_TAG = "kfp.pipeline_run_id", "kfp.pipeline_run_url"
 PARENT_TAG, NOTE_TAG = "mlflow.parentRunId", "mlflow.note.content"
 MAX_CHILDREN = 1000
@@ -42,7 +44,8 @@ class PipelineRun:
 def create_pipeline_run(
     pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None
 ) -> PipelineRun:
-    """Create the parent run, before every stage and in only one step, or return an earlier attempt's parent run."""
+    """Create the parent run, before every stage and in only one step, or return an earlier
+    attempt's parent run."""
     tags = {PIPELINE_TAG: pipeline, NOTE_TAG: _note(pipeline), **kfp_tags(pipeline), **(tags or {})}
     with mlflow_errors_as_oserror():
         client = connect()
@@ -62,7 +65,8 @@ def create_pipeline_run(
 
 
 def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
-    """End the parent run, if any, with ``duration_seconds`` and ``core_hours``; RUNNING (killed) stages get FAILED."""
+    """End the parent run, if any, with ``duration_seconds`` and ``core_hours``; RUNNING (killed)
+    stages get FAILED."""
     if under_plugin():
         return
     with mlflow_errors_as_oserror():
@@ -88,7 +92,8 @@ def kfp_tags(kfp_run: str) -> dict[str, str]:
 
 
 def under_plugin() -> bool:
-    """Whether Kubeflow's MLflow plugin gave this step a run, see ``settings.injectUserEnvVars`` of the plugin."""
+    """Whether Kubeflow's MLflow plugin gave this step a run, see ``settings.injectUserEnvVars`` of
+    the plugin."""
     return "MLFLOW_RUN_ID" in os.environ and "KFP_MLFLOW_CONFIG" in os.environ
 
 
@@ -116,7 +121,8 @@ def find_or_create_parent(client: mlflow.MlflowClient, pipeline: str) -> Run:
 
 
 def update_status(client: mlflow.MlflowClient, pipeline: str) -> None:
-    """Give the parent the status of the last run of each stage: FAILED if one failed, RUNNING if one runs."""
+    """Give the parent the status of the last run of each stage: FAILED if one failed, RUNNING if
+    one runs."""
     with _machine_lock(pipeline):
         if (parent := find_parent(client, pipeline)) is None:  # deleted by a user
             return

@@ -1,6 +1,7 @@
 """Registered models: versions, their aliases, and the evaluation results stored with them.
 
-A version keeps its evaluation, decisions and releases in its run, which users may delete: 'mlflow gc' removes them.
+A version keeps its evaluation, decisions and releases in its run, which users may delete: 'mlflow
+gc' removes them.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,8 @@ from runtime.mlflow.connection import (
 )
 
 EVALUATION_DIR = "evidence"
-"""Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never changes."""
+"""Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never
+changes."""
 ONNX_TAG = "hash.onnx"
 """Tag of a version with the hash of its ONNX artifact; registration is idempotent by it."""
 EVALUATION_TAG = "hash.metrics"
@@ -40,8 +42,8 @@ DELETED_TAG = "model.deleted"
 def reuse_version(
     model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str
 ) -> int | None:
-    """Move ``alias`` to the latest version with the same ONNX artifact and replace its evaluation; None without one, or
-    if its model or its run was deleted.
+    """Move ``alias`` to the latest version with the same ONNX artifact and replace its evaluation;
+    None without one, or if its model or its run was deleted.
     """
     with mlflow_errors_as_oserror():
         client = connect()
@@ -92,8 +94,8 @@ class RegisteredVersion:
             else "has no files any more"
         )
         raise FileNotFoundError(
-            f"the model of version {self.number} of {self.model} {how}: choose another version, or train and register "
-            "it again"
+            f"the model of version {self.number} of {self.model} {how}: choose another "
+            "version, or train and register it again"
         )
 
     def is_complete(self) -> bool:
@@ -110,7 +112,8 @@ class RegisteredVersion:
         return f"models:/{self.model}/{self.number}"
 
     def download_graphs(self, folder: Path) -> Path:
-        """Download the model to ``folder``; return the directory of its ONNX graphs; they have the registered hash."""
+        """Download the model to ``folder``; return the directory of its ONNX graphs; they have the
+        registered hash."""
         self.check()
         model = download(folder, artifact_uri=self.uri)
         graphs = model / self._data(model)
@@ -120,12 +123,14 @@ class RegisteredVersion:
         different = sorted(name for name in {*found, *files} if found.get(name) != files.get(name))
         if different:
             raise ValueError(
-                f"{different[0]} of version {self.number} of {self.model} is missing, unknown or damaged"
+                f"{different[0]} of version {self.number} of {self.model} is missing, unknown "
+                "or damaged"
             )
         return graphs
 
     def graph_files(self, folder: Path) -> dict[str, str]:
-        """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest only."""
+        """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest
+        only."""
         self.check()
         data = self._data(download(folder, artifact_uri=f"{self.uri}/{MLMODEL_FILE_NAME}"))
         return self._read_files(
@@ -139,18 +144,20 @@ class RegisteredVersion:
     def _read_files(self, graphs: Path) -> dict[str, str]:
         if artifact_hash(graphs) != recorded_tags(self).get(ONNX_TAG):
             raise ValueError(
-                f"{MANIFEST} of version {self.number} of {self.model} has another hash than {ONNX_TAG} of its run: "
-                "register the model again"
+                f"{MANIFEST} of version {self.number} of {self.model} has another hash than "
+                f"{ONNX_TAG} of its run: register the model again"
             )
         files: dict[str, str] = read_manifest(graphs)["files"]
         return files
 
     def download_evaluation(self, name: str, folder: Path) -> Path:
-        """Download the file ``name`` of its evaluation, or all with "", to ``folder``; return its path."""
+        """Download the file ``name`` of its evaluation, or all with "", to ``folder``; return its
+        path."""
         return self.download_file(f"{EVALUATION_DIR}/{name}".rstrip("/"), folder)
 
     def download_file(self, path: str, folder: Path) -> Path:
-        """Download a file or folder of its run to ``folder``; ``FileNotFoundError`` if it was deleted."""
+        """Download a file or folder of its run to ``folder``; ``FileNotFoundError`` if it was
+        deleted."""
         if not self.has_file(path):
             raise self.lost(path)
         return download(folder, run_id=self.run_id, artifact_path=path)
@@ -158,8 +165,9 @@ class RegisteredVersion:
     def lost(self, path: str) -> FileNotFoundError:
         """Return the error for a missing file of its run."""
         return FileNotFoundError(
-            f"version {self.number} of {self.model} has no {path} any more: its run {self.run_id} was deleted, or lost "
-            "files; register the model again, which makes a new version"
+            f"version {self.number} of {self.model} has no {path} any more: its run "
+            f"{self.run_id} was deleted, or lost files; register the model again, which makes "
+            "a new version"
         )
 
     def has_file(self, path: str) -> bool:
@@ -168,13 +176,15 @@ class RegisteredVersion:
             return path in list_folder(connect(), self.run_id, path.rpartition("/")[0])
 
     def log_decision(self, tags: Mapping[str, str], name: str, decision: Mapping[str, Any]) -> None:
-        """Set ``tags`` on the version and log ``decision`` with its run, if left, as the JSON file ``name``."""
+        """Set ``tags`` on the version and log ``decision`` with its run, if left, as the JSON file
+        ``name``."""
         client = connect()
         if find_run(client, self.run_id):
             client.log_dict(self.run_id, dict(decision), name)
         else:
             log_line(
-                f"{name} is not logged: the run of version {self.number} of {self.model} was deleted"
+                f"{name} is not logged: the run of version {self.number} of {self.model} was "
+                "deleted"
             )
         for key, value in tags.items():
             client.set_model_version_tag(self.model, str(self.number), key, value)
@@ -208,7 +218,8 @@ def version_tags(version: RegisteredVersion) -> dict[str, str]:
 
 
 def recorded_tags(version: RegisteredVersion) -> dict[str, str]:
-    """Return the tags of a version, but commit and hashes from its run's parameters, which nobody can change."""
+    """Return the tags of a version, but commit and hashes from its run's parameters, which nobody
+    can change."""
     with mlflow_errors_as_oserror():
         run = find_run(connect(), version.run_id)
         params = {
@@ -220,7 +231,8 @@ def recorded_tags(version: RegisteredVersion) -> dict[str, str]:
 
 
 def is_recorded(tag: str) -> bool:
-    """Whether the run of a version has a tag as a parameter; a later evaluation has another hash."""
+    """Whether the run of a version has a tag as a parameter; a later evaluation has another
+    hash."""
     return tag == COMMIT_TAG or (tag.startswith("hash.") and tag != EVALUATION_TAG)
 
 

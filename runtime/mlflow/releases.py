@@ -1,8 +1,10 @@
-"""Releases: a version with its collection, index and hubness bank, as ``releases/<hash>`` of its run.
+"""Releases: a version with its collection, index and hubness bank, as ``releases/<hash>`` of its
+run.
 
-The tag ``release`` has the hash of ``release.json``, which hashes every file, so an alias moves all. Deleted items of a
-registered model are in no answer of any of its versions, and in no later release: their ids are files in the run of the
-promotion lock, each written once, so that writers never conflict. A single id is also the name of its file.
+The tag ``release`` has the hash of ``release.json``, which hashes every file, so an alias moves
+all. Deleted items of a registered model are in no answer of any of its versions, and in no later
+release: their ids are files in the run of the promotion lock, each written once, so that writers
+never conflict. A single id is also the name of its file.
 """
 
 import hashlib
@@ -59,7 +61,8 @@ class Release:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def equals(self, other: "Release") -> bool:
-        """Whether both have the same model, images, vectors, biases and probabilities; durations do not count."""
+        """Whether both have the same model, images, vectors, biases and probabilities; durations do
+        not count."""
         return (self.model, self._contents()) == (other.model, other._contents())
 
     def _contents(self) -> dict[str, str]:
@@ -86,7 +89,8 @@ class Release:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content.pop("schema_version", None) != SCHEMA_VERSION:
             raise ValueError(
-                f"{DESCRIPTION} has another schema version than {SCHEMA_VERSION}: release the run again"
+                f"{DESCRIPTION} has another schema version than {SCHEMA_VERSION}: release the "
+                "run again"
             )
         return cls(**content)
 
@@ -100,8 +104,8 @@ def describe_release(onnx: Path, collection: Path, index: Path, embedding: Path)
     bank = HubnessBank.read(embedding)
     if described.hubness != (None if bank is None else bank.reference):
         raise ValueError(
-            f"the biases of {index} are of {described.hubness}, but {embedding} has the hubness bank of "
-            f"{None if bank is None else bank.reference}: build the index again"
+            f"the biases of {index} are of {described.hubness}, but {embedding} has the "
+            f"hubness bank of {None if bank is None else bank.reference}: build the index again"
         )
     folders = {COLLECTION: collection, INDEX: index}
     files = {
@@ -168,7 +172,8 @@ def read_deletions(model: str) -> frozenset[str]:
 
 
 def without_deleted(model: str, collection: Path, index: Path, folder: Path) -> tuple[Path, Path]:
-    """Return collection and index without vectors of deleted items: copies below ``folder``, if they have any."""
+    """Return collection and index without vectors of deleted items: copies below ``folder``, if
+    they have any."""
     opened, deleted = Collection.open(collection), read_deletions(model)
     present = {
         item_id for item_id, gone in zip(opened.ids, opened.deleted, strict=True) if not gone
@@ -199,8 +204,9 @@ def log_release(
     *,
     previous: str | None = None,
 ) -> bool:
-    """Give a version the release of these artifacts, without the deleted items of the model, unless it has equal
-    contents (``Release.equals``); return whether files were logged. ``previous`` is the release that was updated.
+    """Give a version the release of these artifacts, without the deleted items of the model, unless
+    it has equal contents (``Release.equals``); return whether files were logged. ``previous`` is
+    the release that was updated.
 
     Raises:
         OSError: the version meanwhile has another release than ``previous``.
@@ -227,19 +233,22 @@ def log_release(
             # A call of 'clean' may have deleted the files since.
             if not version.has_file(f"{target}/{DESCRIPTION}"):
                 raise OSError(
-                    f"the files of the release {release.digest[:12]} were deleted meanwhile: run this again"
+                    f"the files of the release {release.digest[:12]} were deleted meanwhile: "
+                    "run this again"
                 )
             _replace_digest(version, present if previous is None else previous, release.digest)
         return not logged
 
 
 def _replace_digest(version: RegisteredVersion, previous: str | None, digest: str) -> None:
-    """Set the tag of the release, unless another process has changed it since it was ``previous``."""
+    """Set the tag of the release, unless another process has changed it since it was
+    ``previous``."""
     present = version_tags(version).get(RELEASE_TAG)
     if present not in (previous, digest):
         raise OSError(
-            f"version {version.number} of {version.model} has the release {str(present)[:12]} since, in place of "
-            f"{str(previous)[:12]}: another process released it; run this flow or command again"
+            f"version {version.number} of {version.model} has the release {str(present)[:12]} "
+            f"since, in place of {str(previous)[:12]}: another process released it; run this "
+            "flow or command again"
         )
     check_lock(version.model)
     connect().set_model_version_tag(version.model, str(version.number), RELEASE_TAG, digest)
@@ -262,13 +271,15 @@ def read_digest(version: RegisteredVersion) -> str:
     if digest is None:
         version.check()
         raise FileNotFoundError(
-            f"version {version.number} of {version.model} has no release: run python -m pipelines release for its run"
+            f"version {version.number} of {version.model} has no release: run python -m "
+            "pipelines release for its run"
         )
     return digest
 
 
 def download_release(version: RegisteredVersion, digest: str, folder: Path) -> tuple[Path, Path]:
-    """Download a release with its model to ``folder`` and verify all hashes; return both folders, the graphs first."""
+    """Download a release with its model to ``folder`` and verify all hashes; return both folders,
+    the graphs first."""
     path = version.download_file(f"{FOLDER}/{digest}", folder / "release")
     release = Release.read(path)
     if release.digest != digest:
@@ -281,7 +292,8 @@ def download_release(version: RegisteredVersion, digest: str, folder: Path) -> t
     )
     if different:
         raise ValueError(
-            f"{different[0]} of the release of version {version.number} is missing, unknown or damaged"
+            f"{different[0]} of the release of version {version.number} is missing, unknown or "
+            "damaged"
         )
     graphs = version.download_graphs(folder / "model")
     _check_model(version, release, model_hash(graphs))
@@ -289,7 +301,8 @@ def download_release(version: RegisteredVersion, digest: str, folder: Path) -> t
 
 
 def released_items(version: RegisteredVersion) -> frozenset[tuple[str, str]]:
-    """Return id and content of the items in a version's release, without the deleted items of the model."""
+    """Return id and content of the items in a version's release, without the deleted items of the
+    model."""
     path, deleted = (
         f"{FOLDER}/{read_digest(version)}/{COLLECTION}/{ITEMS}",
         read_deletions(version.model),

@@ -1,4 +1,5 @@
-"""Previous releases of a registered model, and models of its previous versions, which no alias needs any more."""
+"""Previous releases of a registered model, and models of its previous versions, which no alias
+needs any more."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ from runtime.mlflow.registry import (
 from runtime.mlflow.releases import DESCRIPTION, FOLDER, LOCK_TIMEOUT
 
 UNNEEDED, MODEL_UNNEEDED = "release.unneeded.", "model.unneeded"
-"""Tags of a version with the time at which a release of it, or its model, was first found unneeded."""
+"""Tags of a version with the time at which a release of it, or its model, was first found
+unneeded."""
 HASH = "hash."
 
 
@@ -43,7 +45,10 @@ class PreviousFiles:
     since: datetime | None
 
     def __str__(self) -> str:
-        return f"{f'release {self.digest[:12]}' if self.digest else 'model'} of version {self.version.number}"
+        return (
+            f"{f'release {self.digest[:12]}' if self.digest else 'model'} of version "
+            f"{self.version.number}"
+        )
 
     @property
     def tag(self) -> str:
@@ -51,7 +56,8 @@ class PreviousFiles:
         return UNNEEDED + self.digest[:16] if self.digest else MODEL_UNNEEDED
 
     def is_due(self, now: datetime, days: int) -> bool:
-        """Whether they have been unneeded for ``days``, so that no service or job still reads them."""
+        """Whether they have been unneeded for ``days``, so that no service or job still reads
+        them."""
         return self.since is not None and self.since <= now - timedelta(days=days)
 
     def size(self) -> int:
@@ -74,8 +80,9 @@ class PreviousFiles:
 def previous_files(model: str, newest: int) -> list[PreviousFiles]:
     """Return the releases and models that are not needed.
 
-    A version needs its model, and the release that its tag names, if it has an alias, is among the ``newest`` versions,
-    or was accepted and waits for its promotion. A version of another registered model needs the model of its run.
+    A version needs its model, and the release that its tag names, if it has an alias, is among the
+    ``newest`` versions, or was accepted and waits for its promotion. A version of another
+    registered model needs the model of its run.
     """
     found = []
     with mlflow_errors_as_oserror():
@@ -111,8 +118,8 @@ def lineage(model: str, newest: int) -> set[str]:
 
 
 def delete_previous_files(model: str, newest: int, now: datetime, days: int) -> list[PreviousFiles]:
-    """Delete the releases and models that have been unneeded for ``days``, and note the time of the others; return the
-    deleted.
+    """Delete the releases and models that have been unneeded for ``days``, and note the time of the
+    others; return the deleted.
 
     The lock of promotions is held: no alias moves meanwhile, and no release is logged again.
     """
@@ -176,7 +183,8 @@ def _mark(
 
 
 def _delete_release(client: mlflow.MlflowClient, release: PreviousFiles) -> None:
-    """Delete a release; first the tag and the description, so that a killed deletion leaves no release to load."""
+    """Delete a release; first the tag and the description, so that a killed deletion leaves no
+    release to load."""
     version, folder = release.version, f"{FOLDER}/{release.digest}"
     if version_tags(version).get(RELEASE_TAG) == release.digest:
         client.delete_model_version_tag(version.model, str(version.number), RELEASE_TAG)
@@ -188,7 +196,8 @@ def _delete_release(client: mlflow.MlflowClient, release: PreviousFiles) -> None
 
 
 def _delete_model(client: mlflow.MlflowClient, files: PreviousFiles, now: datetime) -> None:
-    """Delete a model, unless a registration has moved an alias to its version since; first, tag the version."""
+    """Delete a model, unless a registration has moved an alias to its version since; first, tag the
+    version."""
     model, number = files.version.model, str(files.version.number)
     client.set_model_version_tag(model, number, DELETED_TAG, now.isoformat())
     if number in _aliases(client, model):

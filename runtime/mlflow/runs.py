@@ -40,9 +40,12 @@ if TYPE_CHECKING:
 FLUSH_SECONDS = 120.0
 MONITORING_TAG = "bifocal.monitoring"
 PERMANENT_ERRORS = {
-    "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "PERMISSION_DENIED",
+    "INVALID_PARAMETER_VALUE",
+    "RESOURCE_DOES_NOT_EXIST",
+    "RESOURCE_ALREADY_EXISTS",
+    "PERMISSION_DENIED",
     "UNAUTHENTICATED",
-}  # fmt: skip
+}
 DATASETS = ("dataset", "features", "text")
 """Artifacts that are data."""
 MAX_DIGEST = 36
@@ -51,8 +54,8 @@ CONTEXT_TAG = "mlflow.data.context"
 
 
 class RetryQueue:
-    """Sends each request at once, or after ``retry_delay`` seconds with a later request or ``flush`` while the server
-    is down; permanent errors are raised, see ``is_transient``.
+    """Sends each request at once, or after ``retry_delay`` seconds with a later request or
+    ``flush`` while the server is down; permanent errors are raised, see ``is_transient``.
     """
 
     def __init__(
@@ -99,7 +102,8 @@ class RetryQueue:
                     raise
                 if self.clock() >= self._retry_at:
                     log_line(
-                        f"{self.name} does not answer; the stage continues, {len(self._pending)} requests are pending"
+                        f"{self.name} does not answer; the stage continues, "
+                        f"{len(self._pending)} requests are pending"
                     )
                 self._retry_at = self.clock() + self.retry_delay
                 return False
@@ -118,9 +122,10 @@ _queue = RetryQueue("MLflow", _is_transient)
 
 @contextmanager
 def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
-    """Run the body inside an MLflow run, nested in the parent of ``KFP_RUN_ID``, else of git commit and parameters, or
-    resume ``MLFLOW_RUN_ID``. The server must answer at the start; later outages delay metrics and files, at most until
-    two minutes after the end. ``values`` of the stage become params; ``tags`` identify its work.
+    """Run the body inside an MLflow run, nested in the parent of ``KFP_RUN_ID``, else of git commit
+    and parameters, or resume ``MLFLOW_RUN_ID``. The server must answer at the start; later outages
+    delay metrics and files, at most until two minutes after the end. ``values`` of the stage become
+    params; ``tags`` identify its work.
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -150,7 +155,8 @@ def _stage_or_resumed_run(
         parent = find_parent(client, kfp_run)
         if parent is None:
             log_line(
-                f"no MLflow run has the tag {PIPELINE_TAG} = {kfp_run}: the run of {stage} has no parent"
+                f"no MLflow run has the tag {PIPELINE_TAG} = {kfp_run}: the run of {stage} has "
+                "no parent"
             )
         parent_id = parent.info.run_id if parent else None
         with _run(**options, parent_run_id=parent_id, tags={"stage": stage, **kfp_tags(kfp_run)}):
@@ -182,7 +188,8 @@ def _run(**options: Any) -> Iterator[None]:
 
 
 def log_metrics(metrics: Mapping[str, float], step: int | None = None) -> None:
-    """Log metrics to the stage's run; do nothing outside a run. ``R@1`` becomes ``R_at_1``, see ``allowed``."""
+    """Log metrics to the stage's run; do nothing outside a run. ``R@1`` becomes ``R_at_1``, see
+    ``allowed``."""
     run = mlflow.active_run()
     if run:
         now = time.time_ns() // 1_000_000
@@ -215,7 +222,8 @@ def log_files(directory: Path) -> None:
 
 
 def log_monitoring(week: "Week", reference: "Reference", page: Path) -> None:
-    """Log a week's results and page to the run of its reference, at the days since it; ``OSError`` without a server."""
+    """Log a week's results and page to the run of its reference, at the days since it; ``OSError``
+    without a server."""
     step, folder = max((week.day - reference.day).days, 0), week.day.isoformat()
     tags = {"hash.model": reference.model, "monitoring.reference": reference.day.isoformat()}
     with mlflow_errors_as_oserror():
@@ -243,7 +251,8 @@ def log_monitoring(week: "Week", reference: "Reference", page: Path) -> None:
 
 
 def git_commit() -> str:
-    """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout, without git."""
+    """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a
+    checkout, without git."""
     found = ask_git(
         "describe",
         "--always",
@@ -256,7 +265,8 @@ def git_commit() -> str:
 
 
 def datasets_of(artifacts: Mapping[str, Path], stage: str) -> list[DatasetInput]:
-    """Return data artifacts as a run's inputs, with a cut hash as digest and the stage as context."""
+    """Return data artifacts as a run's inputs, with a cut hash as digest and the stage as
+    context."""
     return [
         DatasetInput(_dataset(name, artifacts[name]), [InputTag(CONTEXT_TAG, stage)])
         for name in DATASETS

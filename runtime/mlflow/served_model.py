@@ -1,4 +1,5 @@
-"""Loader that is copied into a registered model: MLflow's server would answer errors with stack traces."""
+"""Loader that is copied into a registered model: MLflow's server would answer errors with stack
+traces."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ class PyfuncErrors:
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Return one embedding or score for each row, see ``EmbedderModel`` and ``PairScorerModel``."""
+        """Return one embedding or score for each row, see ``EmbedderModel`` and
+        ``PairScorerModel``."""
         try:
             return self.model.predict(model_input, params)
         except ValueError as error:

@@ -1,8 +1,10 @@
-"""HTTP server of a registered model, for the image 'serve': MLflow's own with a limit of the body and short errors.
+"""HTTP server of a registered model, for the image 'serve': MLflow's own with a limit of the body
+and short errors.
 
-Run it by its path, 'python -P runtime/mlflow/server.py': an import of the package would need more than the image has,
-and would hide the code that the model brings along. The variables are ``MODEL``, ``HOST``, ``PORT``,
-``BIFOCAL_MAX_BODY_BYTES`` and ``BIFOCAL_MAX_REQUESTS``; the variables of ``bifocal/onnx/limits.py`` limit the rows.
+Run it by its path, 'python -P runtime/mlflow/server.py': an import of the package would need more
+than the image has, and would hide the code that the model brings along. The variables are
+``MODEL``, ``HOST``, ``PORT``, ``BIFOCAL_MAX_BODY_BYTES`` and ``BIFOCAL_MAX_REQUESTS``; the
+variables of ``bifocal/onnx/limits.py`` limit the rows.
 """
 
 import json
@@ -21,7 +23,8 @@ MAX_ERROR_CHARACTERS = 1000
 
 
 class LimitedBody:
-    """ASGI middleware that answers 413 to a body of more than ``max_bytes``, before it is read as a whole."""
+    """ASGI middleware that answers 413 to a body of more than ``max_bytes``, before it is read as a
+    whole."""
 
     def __init__(self, app: App, max_bytes: int) -> None:
         self.app, self.max_bytes = app, max_bytes
@@ -40,7 +43,10 @@ class LimitedBody:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         if more or len(body) > self.max_bytes:
-            text = f"the body has more than {self.max_bytes} bytes (BIFOCAL_MAX_BODY_BYTES of the server)"
+            text = (
+                f"the body has more than {self.max_bytes} bytes (BIFOCAL_MAX_BODY_BYTES of the "
+                "server)"
+            )
             await _answer(send, 413, {"error_code": "BAD_REQUEST", "message": text})
             return
 
@@ -55,7 +61,8 @@ class LimitedBody:
 
 
 class ShortErrors:
-    """ASGI middleware that takes stack traces and echoed inputs out of the errors that clients get."""
+    """ASGI middleware that takes stack traces and echoed inputs out of the errors that clients
+    get."""
 
     def __init__(self, app: App) -> None:
         self.app = app

@@ -19,14 +19,16 @@ WRONG_INPUT = "INVALID_PARAMETER_VALUE"
 VECTOR = pa.list_(pa.field("element", pa.float32(), nullable=False))
 """Arrow type of an embedding. Spark copies numbers faster where none can be null."""
 PIECE_ROWS = 1024
-"""Rows of a batch of embeddings: they bound its memory, whatever number of rows Spark passes to the worker."""
+"""Rows of a batch of embeddings: they bound its memory, whatever number of rows Spark passes to the
+worker."""
 
 
 def embed_table(table: "DataFrame", model: str) -> "DataFrame":
-    """Return a Spark table whose column ``embedding`` (array<float>, unit norm) replaces ``text``, ``image`` (bytes or
-    base64) and ``features``, one value per row. A broken row, such as a truncated image, has no embedding, and the
-    reason in ``embedding_error``. Rows pass as Arrow batches, because a pandas UDF converts every number; workers load
-    ``model`` (fixed version) once, from a file, which Spark Connect does not support.
+    """Return a Spark table whose column ``embedding`` (array<float>, unit norm) replaces ``text``,
+    ``image`` (bytes or base64) and ``features``, one value per row. A broken row, such as a
+    truncated image, has no embedding, and the reason in ``embedding_error``. Rows pass as Arrow
+    batches, because a pandas UDF converts every number; workers load ``model`` (fixed version)
+    once, from a file, which Spark Connect does not support.
     """
     from pyspark.sql.types import (
         ArrayType,
@@ -47,8 +49,8 @@ def embed_table(table: "DataFrame", model: str) -> "DataFrame":
         inputs = [name for name in table.columns if name in accepted]
         if not inputs or {EMBEDDING, ERROR} & set(table.columns):
             raise ValueError(
-                f"the table has the columns {', '.join(table.columns)}; expected {' or '.join(accepted)}, "
-                f"and no {EMBEDDING}"
+                f"the table has the columns {', '.join(table.columns)}; expected "
+                f"{' or '.join(accepted)}, and no {EMBEDDING}"
             )
         archive = SparkModelCache.add_local_model(table.sparkSession, directory)
     kept = [name for name in table.columns if name not in inputs]
@@ -72,7 +74,8 @@ def embedding_of(
     """
 
     def vectors_of(opened: Any, piece: pa.RecordBatch) -> list[Any]:
-        """Return the vector of each row, or why it has none; a piece is halved until its broken rows are alone."""
+        """Return the vector of each row, or why it has none; a piece is halved until its broken
+        rows are alone."""
         try:
             return opened.predict(piece.select(inputs).to_pandas())[EMBEDDING].to_list()  # type: ignore[no-any-return]
         except (ValueError, MlflowException) as error:

@@ -1,1 +1,2 @@
-"""Amazon S3 and servers with its protocol: upload, download, addresses. The only package that imports boto3."""
+"""Amazon S3 and servers with its protocol: upload, download, addresses. The only package that
+imports boto3."""

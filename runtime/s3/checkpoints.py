@@ -26,14 +26,15 @@ DEFAULT_MINUTES = "5"
 INDEX = "index.json"
 STAGING = ".upload-"
 Version = tuple[int, int]
-"""Inode and time of a file. Checkpoints are replaced, never changed, so both together name one version."""
+"""Inode and time of a file. Checkpoints are replaced, never changed, so both together name one
+version."""
 
 
 @dataclass
 class RemoteCheckpoints:
     """Copies of one stage's checkpoints below ``uri``, every ``seconds``; a hook of
-    ``bifocal.training.checkpoints``. The index is uploaded last, from hard links while training goes on; each
-    process has its own file names, so a lost pod and its successor do not mix.
+    ``bifocal.training.checkpoints``. The index is uploaded last, from hard links while training
+    goes on; each process has its own file names, so a lost pod and its successor do not mix.
     """
 
     uri: str
@@ -60,7 +61,8 @@ class RemoteCheckpoints:
         for name, remote in files.items():
             output, _, path = check_relative(name, self.uri).partition("/")
             folder = self.folders[output]
-            # A killed restore must not leave a part of the files: all folders are renamed when they are complete.
+            # A killed restore must not leave a part of the files: all folders are renamed when they
+            # are complete.
             complete[folder] = folder.with_name(f"{folder.name}{STAGING}")
             self._storage.download(f"{self.uri}/{remote}", complete[folder] / path)
         with change(next(iter(self.folders.values())).parents[1]) as changed:
@@ -69,7 +71,8 @@ class RemoteCheckpoints:
         log_line(f"restored {len(files)} files of checkpoints from {self.uri}")
 
     def __call__(self, *, is_last: bool) -> None:
-        """Start an upload if ``seconds`` have passed and none is running; before the end, wait for it."""
+        """Start an upload if ``seconds`` have passed and none is running; before the end, wait for
+        it."""
         self._is_behind = True
         is_running = self._pending is not None and not self._pending.done()
         if is_last:
@@ -124,7 +127,8 @@ class RemoteCheckpoints:
         ]
 
     def _upload(self, staging: Path, snapshot: Mapping[str, tuple[Version, str]]) -> None:
-        """Upload the files, then the index, then delete the unused files of the index before; log a failure."""
+        """Upload the files, then the index, then delete the unused files of the index before; log a
+        failure."""
         index = {name: remote for name, (_, remote) in snapshot.items()}
         try:
             if (staging / "files").is_dir():
@@ -137,7 +141,8 @@ class RemoteCheckpoints:
             for remote in unused:
                 self._storage.delete(f"{self.uri}/{remote}")
         except StorageError as error:
-            # An outage of S3 must not end a training of days: the next checkpoint is another attempt.
+            # An outage of S3 must not end a training of days: the next checkpoint is another
+            # attempt.
             log_line(f"warning: the checkpoints were not copied to {self.uri}: {error}")
             self._is_behind = True
         finally:
@@ -156,9 +161,10 @@ def _link(source: Path, target: Path) -> None:
 def remote_checkpoints(
     fingerprint: Mapping[str, Any], partials: Mapping[str, Path]
 ) -> Iterator[None]:
-    """Restore and copy the checkpoints of a stage with ``BIFOCAL_CHECKPOINTS``, every ``BIFOCAL_CHECKPOINT_MINUTES``
-    and after SIGTERM or an error. On Kubeflow, the last copy needs a TrainJob: a step dies a second after SIGTERM,
-    because KFP's launcher (pipelines ``backend/src/v2/component/launcher_v2.go:707``) does not handle it.
+    """Restore and copy the checkpoints of a stage with ``BIFOCAL_CHECKPOINTS``, every
+    ``BIFOCAL_CHECKPOINT_MINUTES`` and after SIGTERM or an error. On Kubeflow, the last copy needs a
+    TrainJob: a step dies a second after SIGTERM, because KFP's launcher (pipelines
+    ``backend/src/v2/component/launcher_v2.go:707``) does not handle it.
     """
     store = _store(
         fingerprint, {name: partial / artifacts.CHECKPOINTS for name, partial in partials.items()}
@@ -181,8 +187,8 @@ def remote_checkpoints(
 
 
 def delete_checkpoints(inputs: Iterable[Path]) -> None:
-    """Delete the checkpoints behind complete artifacts; only a later stage does so, because Kubeflow uploads an
-    artifact after its stage ends.
+    """Delete the checkpoints behind complete artifacts; only a later stage does so, because
+    Kubeflow uploads an artifact after its stage ends.
     """
     for path in inputs:
         store = _store(artifacts.fingerprint_of(artifacts.read_manifest(path)), {})

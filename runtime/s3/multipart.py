@@ -16,9 +16,9 @@ MAX_PARTS = 10_000  # limit of S3
 def upload_parts(
     client: Any, path: Path, bucket: str, key: str, metadata: Mapping[str, str], part_bytes: int
 ) -> None:
-    """Upload ``path`` to ``key``; resume the latest open upload: parts with the same SHA-256 or MD5 are not sent again.
-    Parts are at least 5 MiB and at most 10,000; the lifecycle rule ``AbortIncompleteMultipartUpload`` deletes abandoned
-    ones.
+    """Upload ``path`` to ``key``; resume the latest open upload: parts with the same SHA-256 or MD5
+    are not sent again. Parts are at least 5 MiB and at most 10,000; the lifecycle rule
+    ``AbortIncompleteMultipartUpload`` deletes abandoned ones.
     """
     size = path.stat().st_size
     part_bytes = max(part_bytes, -(-size // MAX_PARTS))
@@ -46,7 +46,8 @@ def upload_parts(
     with ThreadPoolExecutor(PARALLEL_PARTS) as pool:
         parts = list(pool.map(send, range(1, -(-size // part_bytes) + 1)))
     client.complete_multipart_upload(**request, MultipartUpload={"Parts": parts})
-    # An upload's metadata are set when it is created: a resumed upload may have the metadata of another file.
+    # An upload's metadata are set when it is created: a resumed upload may have the metadata of
+    # another file.
     if resumed and client.head_object(Bucket=bucket, Key=key)["Metadata"] != dict(metadata):
         upload_parts(client, path, bucket, key, metadata, part_bytes)
 
@@ -70,7 +71,8 @@ def _open_upload(client: Any, bucket: str, key: str) -> tuple[str | None, dict[i
 
 
 def _same_bytes(part: Mapping[str, Any], data: bytes, digest: str) -> bool:
-    """Whether a part that the server lists has the bytes ``data``, whose SHA-256 is ``digest`` (base64)."""
+    """Whether a part that the server lists has the bytes ``data``, whose SHA-256 is ``digest``
+    (base64)."""
     if part.get("Size") != len(data):
         return False
     if "ChecksumSHA256" in part:

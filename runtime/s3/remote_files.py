@@ -1,4 +1,5 @@
-"""Files of the user on S3: single ones that are downloaded when they are opened, and paths in parameters."""
+"""Files of the user on S3: single ones that are downloaded when they are opened, and paths in
+parameters."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ def fetch_remote_files() -> None:
 
 
 def address_of_copy(path: Path) -> str | None:
-    """Return the address of the local copy ``path``, None for others; the folder of all copies is ``s3://``."""
+    """Return the address of the local copy ``path``, None for others; the folder of all copies is
+    ``s3://``."""
     folder = cache_folder()
     return (
         f"{SCHEME}{'/'.join(path.relative_to(folder).parts)}"
@@ -30,7 +32,8 @@ def address_of_copy(path: Path) -> str | None:
 
 
 def local_copy(address: str, sha256: str) -> Path:
-    """Return the local copy of the file at ``address``; download it unless an equal one is there."""
+    """Return the local copy of the file at ``address``; download it unless an equal one is
+    there."""
     path = cache_path(address)
     if path.is_file() and hash_files(path)["."] == sha256:
         return path
@@ -59,8 +62,8 @@ def _storage(process: int) -> Storage:
 
 
 def download_user_files(values: Mapping[str, Any], component: Component) -> dict[str, Any]:
-    """Download the component's user files that are on S3; return ``values`` with the paths of the copies. The component
-    lists its ``listed_paths`` itself.
+    """Download the component's user files that are on S3; return ``values`` with the paths of the
+    copies. The component lists its ``listed_paths`` itself.
     """
     section = values.get(component.name, {})
     copies: dict[tuple[str | int, ...], str] = {}

@@ -16,7 +16,8 @@ TEXTS = (*caption_table.SUFFIXES, *sidecars.SUFFIXES)
 
 
 class S3Images:
-    """Images at an address; ``folder`` keeps the downloaded ones, so that a run that is started again continues.
+    """Images at an address; ``folder`` keeps the downloaded ones, so that a run that is started
+    again continues.
 
     Args:
         objects: ETag and size of each object, by its path.
@@ -27,12 +28,14 @@ class S3Images:
         self._storage = Storage()
 
     def state(self, image: str) -> tuple[int, ...]:
-        """Return the size of an object and a hash of its ETag, in the form of the state of a file."""
+        """Return the size of an object and a hash of its ETag, in the form of the state of a
+        file."""
         etag, size = self._objects[image]
         return size, *struct.unpack(">3q", hashlib.sha256(etag.encode()).digest()[:24])
 
     def open(self, image: str) -> Path:
-        """Return the local copy of an image; download it unless the copy has the ETag of the listing."""
+        """Return the local copy of an image; download it unless the copy has the ETag of the
+        listing."""
         etag, size = self._objects[image]
         copies = self._folder / image
         copy = copies / hashlib.sha256(f"{etag} {size}".encode()).hexdigest()
@@ -47,7 +50,8 @@ class S3Images:
 
 
 def remote_source(address: str, copy: Path, collection: Path) -> Source:
-    """Return the images at an address; all of an archive or of a single file is downloaded to ``copy``."""
+    """Return the images at an address; all of an archive or of a single file is downloaded to
+    ``copy``."""
     storage = Storage()
     objects = storage.objects(address)
     folder = folder_of_names(copy, objects)

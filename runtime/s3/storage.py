@@ -1,4 +1,5 @@
-"""Upload and download of folders and files on any S3 server, with the environment variables of AWS tools."""
+"""Upload and download of folders and files on any S3 server, with the environment variables of AWS
+tools."""
 
 import hashlib
 import json
@@ -24,7 +25,8 @@ from runtime.s3.uri import SCHEME, StorageError, check_relative, parse_s3_uri, w
 
 @dataclass(frozen=True)
 class Storage:
-    """S3 client that retries, resumes and verifies; ``part_bytes`` is at least 5 MiB, ``timeout`` in seconds."""
+    """S3 client that retries, resumes and verifies; ``part_bytes`` is at least 5 MiB, ``timeout``
+    in seconds."""
 
     part_bytes: int = 16 << 20
     workers: int = 4
@@ -32,7 +34,8 @@ class Storage:
     timeout: float = 60.0
 
     def upload(self, folder: Path, uri: str) -> None:
-        """Upload a folder, the manifest last: an artifact with one is complete. Skip files and parts on the server."""
+        """Upload a folder, the manifest last: an artifact with one is complete. Skip files and
+        parts on the server."""
         digests = artifacts.hash_files(folder)
         files = [name for name in digests if name != artifacts.MANIFEST]
         manifest = [name for name in digests if name == artifacts.MANIFEST]
@@ -45,7 +48,8 @@ class Storage:
             self._for_each(send, names)
 
     def download(self, uri: str, target: Path) -> None:
-        """Download to ``target``, complete or absent; resume, keep unchanged files, verify SHA-256 or else sizes."""
+        """Download to ``target``, complete or absent; resume, keep unchanged files, verify SHA-256
+        or else sizes."""
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             keys = {name: entry["Key"] for name, entry in self._objects(bucket, prefix).items()}
@@ -69,13 +73,15 @@ class Storage:
             self._client.download_file(bucket, key, str(target), Config=self._transfer)
 
     def objects(self, uri: str) -> dict[str, tuple[str, int]]:
-        """ETag and size of each object of the folder at ``uri``, by its path; "" is the path of a single file."""
+        """ETag and size of each object of the folder at ``uri``, by its path; "" is the path of a
+        single file."""
         with wrap_s3_errors(uri):
             found = self._objects(*parse_s3_uri(uri))
         return {name: (entry["ETag"], entry["Size"]) for name, entry in found.items()}
 
     def read(self, uri: str, etag: str) -> bytes:
-        """Return the object at ``uri`` by one request; an error if it has another ``etag`` by now."""
+        """Return the object at ``uri`` by one request; an error if it has another ``etag`` by
+        now."""
         bucket, key = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             for attempt in range(1, self.attempts + 1):
@@ -97,7 +103,8 @@ class Storage:
         return body
 
     def digest(self, uri: str) -> str:
-        """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``; none is downloaded."""
+        """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``;
+        none is downloaded."""
         lines = [[name, *state] for name, state in sorted(self.objects(uri).items())]
         return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
 
@@ -108,7 +115,8 @@ class Storage:
             return any(entry["Key"] == key for entry in self._list(bucket, key))
 
     def listing(self, uri: str) -> dict[str, tuple[int, datetime]]:
-        """Size and time of the last change of each object below the folder ``uri``, by its path; there may be none."""
+        """Size and time of the last change of each object below the folder ``uri``, by its path;
+        there may be none."""
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             return {
@@ -168,7 +176,8 @@ class Storage:
             multipart_threshold=self.part_bytes,
             multipart_chunksize=self.part_bytes,
             max_concurrency=4,
-            # A body that ends too early is not a failed request: the client's own retries do not cover it.
+            # A body that ends too early is not a failed request: the client's own retries do not
+            # cover it.
             num_download_attempts=self.attempts,
         )
 
@@ -185,7 +194,8 @@ class Storage:
             yield from page.get("Contents", [])
 
     def _objects(self, bucket: str, prefix: str) -> dict[str, dict[str, Any]]:
-        """Entry of each file in the listing, by its path relative to ``prefix``; "" if ``prefix`` is a file."""
+        """Entry of each file in the listing, by its path relative to ``prefix``; "" if ``prefix``
+        is a file."""
         objects: dict[str, dict[str, Any]] = {}
         for entry in self._list(bucket, prefix):
             name = entry["Key"].removeprefix(prefix)
@@ -208,7 +218,8 @@ class Storage:
                 multipart.upload_parts(self._client, path, bucket, key, metadata, self.part_bytes)
                 return
             with path.open("rb") as file:
-                # ChecksumAlgorithm: the server compares the received bytes with the checksum of the request.
+                # ChecksumAlgorithm: the server compares the received bytes with the checksum of the
+                # request.
                 self._client.put_object(
                     Bucket=bucket, Key=key, Body=file, Metadata=metadata, ChecksumAlgorithm="SHA256"
                 )
@@ -235,12 +246,14 @@ class Storage:
         if not matches_object(path, head):
             path.unlink()
             raise StorageError(
-                f"{address} is damaged: its size or SHA-256 differs from the uploaded file; upload it again"
+                f"{address} is damaged: its size or SHA-256 differs from the uploaded file; "
+                "upload it again"
             )
 
 
 def matches_object(path: Path, head: Mapping[str, Any]) -> bool:
-    """Whether the file at ``path`` has the size, and the SHA-256 if it is known, of an object's HEAD response."""
+    """Whether the file at ``path`` has the size, and the SHA-256 if it is known, of an object's
+    HEAD response."""
     if not path.is_file() or path.stat().st_size != head["ContentLength"]:
         return False
     digest: str | None = head["Metadata"].get("sha256")
@@ -250,7 +263,8 @@ def matches_object(path: Path, head: Mapping[str, Any]) -> bool:
 
 
 def check_manifest(folder: Path, uri: str) -> None:
-    """Compare a downloaded artifact with its manifest, if any; another process may be writing to ``uri``."""
+    """Compare a downloaded artifact with its manifest, if any; another process may be writing to
+    ``uri``."""
     if not (folder / artifacts.MANIFEST).is_file():
         return
     expected = artifacts.read_manifest(folder)["files"]
@@ -260,5 +274,6 @@ def check_manifest(folder: Path, uri: str) -> None:
     if wrong:
         shutil.rmtree(folder)
         raise StorageError(
-            f"{uri}: {', '.join(wrong[:5])} differ from the manifest: the upload is incomplete, repeat it"
+            f"{uri}: {', '.join(wrong[:5])} differ from the manifest: the upload is "
+            "incomplete, repeat it"
         )

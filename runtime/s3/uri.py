@@ -1,4 +1,5 @@
-"""Addresses on S3, ``s3://bucket/key``, the folder of their local copies, and the one error of every failure."""
+"""Addresses on S3, ``s3://bucket/key``, the folder of their local copies, and the one error of
+every failure."""
 
 import os
 import tempfile
@@ -13,7 +14,8 @@ VARIABLE = "BIFOCAL_CACHE"
 
 
 class StorageError(OSError):
-    """A request to S3 failed after every attempt, or a file has other contents than were uploaded."""
+    """A request to S3 failed after every attempt, or a file has other contents than were
+    uploaded."""
 
 
 @contextmanager
@@ -45,11 +47,12 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
 
 
 def check_relative(name: str, address: str) -> str:
-    """Return ``name`` if it stays below any folder; S3 keys may be ``../x``, ``/x``, ``..\\x`` or ``a//b``."""
+    """Return ``name`` if it stays below any folder; S3 keys may be ``../x``, ``/x``, ``..\\x`` or
+    ``a//b``."""
     if "\\" in name or "\0" in name or {"", ".", ".."} & set(name.split("/")):
         raise StorageError(
-            f"{address}: the key {name!r} is unsafe as a path of a file; expected names between single slashes, "
-            "without '..', '.' and backslashes: rename the object"
+            f"{address}: the key {name!r} is unsafe as a path of a file; expected names "
+            "between single slashes, without '..', '.' and backslashes: rename the object"
         )
     return name
 
@@ -66,7 +69,8 @@ def cache_path(uri: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Create the folder of local copies; without ``BIFOCAL_CACHE``, a container may only write to the temporary one."""
+    """Create the folder of local copies; without ``BIFOCAL_CACHE``, a container may only write to
+    the temporary one."""
     chosen = os.environ.get(VARIABLE)
     home = os.environ.get("XDG_CACHE_HOME")
     folder = (

@@ -64,7 +64,8 @@ def test_a_ratio_that_fell_is_an_error(tmp_path: Path) -> None:
 
 def test_a_page_has_some_columns_and_rows_of_a_record() -> None:
     page = (
-        "# Board\n\n| system | scale |\n| --- | --- |\n\n| system | seeds | image R@1 |\n| --- | --- | --- |\n"
+        "# Board\n\n| system | scale |\n| --- | --- |\n\n| system | seeds | image R@1 |\n| --- "
+        "| --- | --- |\n"
         "| BEAN | 3 | 1.0 ± 0.1 |\n| WSABIE | 3 | 5.0 |\n"
     )
     expected = "|image R@1|system|\n|---|---|\n|1.0 ± 0.1|BEAN|\n"

@@ -188,7 +188,9 @@ def test_page_has_means_differences_and_choices() -> None:
     assert "| 295.0 ± 7.1 | - | - | 1.5 ± 0.7 | - | - |" in lines[0]
     assert "| 290.0 | - | - | 2.0 | SMILE + InfoNCE | -5.0 (" in lines[1]
     assert "| 0.4 | - |" in lines[2]
-    assert lines[3:] == ["| SMILE + InfoNCE | 1 | 1 | 1 | 1 | 1 | 299.0 | 299.0 | 1 | - |",
-                         "| BEAN + InfoNCE | 2 | 1 | 1 | 1 | 1 | 250.0 | 280.0 | 2 | scale |",
-                         "| WSABIE | - | - | - | - | - | 200.0 | - | 1 | - |"]  # fmt: skip
+    assert lines[3:] == [
+        "| SMILE + InfoNCE | 1 | 1 | 1 | 1 | 1 | 299.0 | 299.0 | 1 | - |",
+        "| BEAN + InfoNCE | 2 | 1 | 1 | 1 | 1 | 250.0 | 280.0 | 2 | scale |",
+        "| WSABIE | - | - | - | - | - | 200.0 | - | 1 | - |",
+    ]
     assert "Not trained yet: WSABIE." in text

@@ -1,4 +1,5 @@
-"""Papers' terms on photographs: valid losses, gains between equal seeds, and values that agree with loops."""
+"""Papers' terms on photographs: valid losses, gains between equal seeds, and values that agree with
+loops."""
 
 import math
 

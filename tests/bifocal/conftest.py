@@ -1,4 +1,5 @@
-"""Small dataset with feature and text stores: eight kinds of image, each described by a few words."""
+"""Small dataset with feature and text stores: eight kinds of image, each described by a few
+words."""
 
 import os
 import signal
@@ -33,7 +34,8 @@ REGIONS, DIM = 3, 12
 
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureStore, TextStore]:
-    """40 images, one per pair of 8 kinds and 5 marks; the features and both captions contain the kind and the mark."""
+    """40 images, one per pair of 8 kinds and 5 marks; the features and both captions contain the
+    kind and the mark."""
     folder = tmp_path_factory.mktemp("stores")
     for name in ("features", "text"):
         (folder / name).mkdir()
@@ -72,7 +74,8 @@ def pairs(stores: tuple[Dataset, FeatureStore, TextStore]) -> ImageCaptionPairs:
 
 @pytest.fixture
 def kill_at() -> Callable[[int], Callable[[], None]]:
-    """Function ``kill_at(n)``: it returns a function whose n-th call raises ``KeyboardInterrupt``."""
+    """Function ``kill_at(n)``: it returns a function whose n-th call raises
+    ``KeyboardInterrupt``."""
 
     def make(number: int) -> Callable[[], None]:
         calls = iter(range(1, number + 1))
@@ -88,7 +91,8 @@ def kill_at() -> Callable[[int], Callable[[], None]]:
 
 @pytest.fixture
 def sigterm_at() -> Callable[[int], Callable[[], None]]:
-    """Function ``sigterm_at(n)``: it returns a function whose n-th call sends SIGTERM to this process."""
+    """Function ``sigterm_at(n)``: it returns a function whose n-th call sends SIGTERM to this
+    process."""
 
     def make(number: int) -> Callable[[], None]:
         calls = iter(range(1, number + 1))

@@ -1,4 +1,5 @@
-"""Small contrastive models of random weights, and their folders as open_clip writes them for a hub."""
+"""Small contrastive models of random weights, and their folders as open_clip writes them for a
+hub."""
 
 import json
 from collections.abc import Sequence
@@ -42,7 +43,8 @@ def write_clip(folder: Path) -> Path:
 
 
 def write_multilingual(folder: Path, sentences: Sequence[str] = LANGUAGES) -> Path:
-    """Write a model with pieces of words of several languages, and SigLIP's preprocessing; return the folder."""
+    """Write a model with pieces of words of several languages, and SigLIP's preprocessing; return
+    the folder."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -64,9 +66,12 @@ def write_multilingual(folder: Path, sentences: Sequence[str] = LANGUAGES) -> Pa
         padding_side="right",
     )
     text = {
-        "hf_tokenizer_name": "tiny", "tokenizer_kwargs": {"clean": "canonicalize"}, "vocab_size": len(fast),
-        "no_causal_mask": True, "pool_type": "last",
-    }  # fmt: skip
+        "hf_tokenizer_name": "tiny",
+        "tokenizer_kwargs": {"clean": "canonicalize"},
+        "vocab_size": len(fast),
+        "no_causal_mask": True,
+        "pool_type": "last",
+    }
     preprocessing = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "resize_mode": "squash"}
     config = {**SMALL, "custom_text": True, "text_cfg": {**SMALL["text_cfg"], **text}}
     return _write(folder, config, fast, preprocessing)

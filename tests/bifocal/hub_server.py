@@ -1,4 +1,5 @@
-"""A server on loopback that speaks the protocol of the Hugging Face hub for the files of a folder."""
+"""A server on loopback that speaks the protocol of the Hugging Face hub for the files of a
+folder."""
 
 import hashlib
 import json

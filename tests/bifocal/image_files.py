@@ -1,4 +1,5 @@
-"""Image files with metadata that tests make by hand: EXIF blocks, segments of a JPEG, chunks of a PNG."""
+"""Image files with metadata that tests make by hand: EXIF blocks, segments of a JPEG, chunks of a
+PNG."""
 
 import struct
 import zlib
@@ -24,7 +25,8 @@ def entry(tag: int, kind: int, count: int, value: bytes) -> bytes:
 
 
 def exif_of(*entries: bytes, tail: bytes = b"", inner: int = 0) -> bytes:
-    """Return an EXIF block; ``inner`` entries of the first table, from the end, belong to the table of photographs."""
+    """Return an EXIF block; ``inner`` entries of the first table, from the end, belong to the table
+    of photographs."""
     outer, table = entries[: len(entries) - inner], entries[len(entries) - inner :]
     if inner:
         outer = (*outer, entry(0x8769, 4, 1, struct.pack(">I", 8 + 6 + 12 * (len(outer) + 1))))

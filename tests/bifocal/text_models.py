@@ -16,16 +16,25 @@ CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog", "a bird on a 
 
 
 def write_text_model(folder: Path, ref: Mapping[str, Any], encoder: Any) -> Model:
-    """Write a model with random weights and its text to ``embedding`` and ``text``, and return the model."""
+    """Write a model with random weights and its text to ``embedding`` and ``text``, and return the
+    model."""
     vectorizer = registry.build(PACKAGE, ref)
     vectorizer.fit(CAPTIONS, seed=0)
     (folder / "text").mkdir()
     write_text(folder / "text", vectorizer, range(len(CAPTIONS)), CAPTIONS)
     store = TextStore(folder / "text")
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 6, "image_encoder": "LinearEncoder", "text_encoder": encoder},
-        feature_dim=3, text_dim=store.dim, text_format=store.format.name, network=store.network,
-    ).eval()  # fmt: skip
+        {
+            "name": "TwoBranchModel",
+            "dim": 6,
+            "image_encoder": "LinearEncoder",
+            "text_encoder": encoder,
+        },
+        feature_dim=3,
+        text_dim=store.dim,
+        text_format=store.format.name,
+        network=store.network,
+    ).eval()
     torch.manual_seed(0)
     for tensor in (*model.text_encoder.parameters(), *model.text_encoder.buffers()):
         if tensor.is_floating_point():

@@ -1,4 +1,5 @@
-"""Towers as ONNX as Immich writes them: by torch's previous exporter, graphs of one image and of one sentence."""
+"""Towers as ONNX as Immich writes them: by torch's previous exporter, graphs of one image and of
+one sentence."""
 
 import json
 import warnings
@@ -36,9 +37,14 @@ def write_immich(weights: Path, folder: Path) -> Path:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                _Tower(model, method), (examples[tower],), folder / tower / "model.onnx",
-                input_names=[value], output_names=["embedding"], opset_version=17, dynamo=False,
-            )  # fmt: skip
+                _Tower(model, method),
+                (examples[tower],),
+                folder / tower / "model.onnx",
+                input_names=[value],
+                output_names=["embedding"],
+                opset_version=17,
+                dynamo=False,
+            )
     torch.backends.mha.set_fastpath_enabled(True)
     (folder / "config.json").write_text(json.dumps(config))
     preprocessing = open_clip.get_model_preprocess_cfg(model)

@@ -1,4 +1,5 @@
-"""A cluster under test, by its public interfaces: ``python -m pipelines``, kubectl, and Kubeflow's API over HTTP."""
+"""A cluster under test, by its public interfaces: ``python -m pipelines``, kubectl, and Kubeflow's
+API over HTTP."""
 
 import base64
 import gzip
@@ -35,7 +36,8 @@ class Cluster:
 
     Args:
         checkout: folder in which ``python -m pipelines`` runs.
-        options: options of every ``run``, ``preflight`` and ``schedule apply``, such as ``--images images.json``.
+        options: options of every ``run``, ``preflight`` and ``schedule apply``, such as
+            ``--images images.json``.
     """
 
     endpoint: str

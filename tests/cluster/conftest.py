@@ -1,9 +1,11 @@
-"""A cluster of Kubernetes with Kubeflow Pipelines, for the tests of this folder; skipped without ``KUBECONFIG``.
+"""A cluster of Kubernetes with Kubeflow Pipelines, for the tests of this folder; skipped without
+``KUBECONFIG``.
 
 Variables, beside those of ``python -m pipelines``: ``KFP_ENDPOINT``; ``KFP_NAMESPACE`` (kubeflow);
-``BIFOCAL_CLUSTER_OPTIONS``, the options of every run, such as ``--images images.json --resources cluster.yaml``;
-``MLFLOW_TRACKING_URI`` and ``AWS_*``, with which this machine reaches the servers that the pods use.
-``deploy/kind/e2e.sh`` sets them, and applies ``deploy/overlays/kind`` and ``deploy/retries.yaml``, which tests need.
+``BIFOCAL_CLUSTER_OPTIONS``, the options of every run, such as
+``--images images.json --resources cluster.yaml``; ``MLFLOW_TRACKING_URI`` and ``AWS_*``, with which
+this machine reaches the servers that the pods use. ``deploy/kind/e2e.sh`` sets them, and applies
+``deploy/overlays/kind`` and ``deploy/retries.yaml``, which tests need.
 """
 
 import os
@@ -20,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cluster import POLICY, ROOT, Cluster, from_environment
 from search import Service, deployed
 
-# For a corpus of drawn scenes, which look alike: fewer test images, low floors, a gain with little confidence. The
-# better model is larger, and a busy machine makes latencies uncertain.
+# For a corpus of drawn scenes, which look alike: fewer test images, low floors, a gain with little
+# confidence. The better model is larger, and a busy machine makes latencies uncertain.
 CHANGES = {
     "min_images": 12,
     "floors": {"recall_sum": 1.0},

@@ -1,9 +1,11 @@
-"""Record the answers of a cluster about a run, for the tests that compare our code and local runs with them.
+"""Record the answers of a cluster about a run, for the tests that compare our code and local runs
+with them.
 
-    KUBECONFIG=... KFP_ENDPOINT=... python -m tests.cluster.record RUN_ID NAME     # writes recorded/NAME.json
+    KUBECONFIG=... KFP_ENDPOINT=... python -m tests.cluster.record RUN_ID NAME     # writes
+    recorded/NAME.json
 
-The file has the states of Kubeflow's API, the nodes of Argo's workflow, the outputs of the drivers, the ExecutorInput
-of each started task, the kinds of events of its pods, and the notice.
+The file has the states of Kubeflow's API, the nodes of Argo's workflow, the outputs of the drivers,
+the ExecutorInput of each started task, the kinds of events of its pods, and the notice.
 """
 
 import json
@@ -65,7 +67,8 @@ def _outputs(node: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _executor_input(node: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return the task of an attempt and its ExecutorInput, which the driver passes in the patch of the pod."""
+    """Return the task of an attempt and its ExecutorInput, which the driver passes in the patch of
+    the pod."""
     found = EXECUTOR.search(node["name"])
     parameters = {
         entry["name"]: entry.get("value") for entry in node.get("inputs", {}).get("parameters", [])

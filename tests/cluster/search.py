@@ -17,7 +17,8 @@ NAMESPACE, CLIENTS, KEY = "search", "search-clients", "key-of-a-client"
 WAIT_SECONDS = 900.0
 BETTER = ("--recipe", "tests/cluster/better.yaml")
 
-# Runs in a pod: asks the addresses of its arguments until its input ends, and prints the answers and the failures.
+# Runs in a pod: asks the addresses of its arguments until its input ends, and prints the answers
+# and the failures.
 LOAD = """
 import json, sys, threading, time, urllib.request
 stop, answers, failures = threading.Event(), 0, []
@@ -136,7 +137,8 @@ class Load:
 
 @contextmanager
 def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
-    """The service of ``deploy/base/search`` with the champion, whose pods ask for less CPU than a small node has."""
+    """The service of ``deploy/base/search`` with the champion, whose pods ask for less CPU than a
+    small node has."""
     if not registry.search_model_versions(f"name='{MODEL}'"):
         assert cluster.wait(cluster.submit(*SMALL))["state"] == "SUCCEEDED"
     image, _, tag = os.environ["BIFOCAL_SERVE_IMAGE"].rpartition(":")

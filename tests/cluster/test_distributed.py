@@ -1,4 +1,5 @@
-"""A training on two machines by Kubeflow's Trainer, one pod of which is killed; skipped without the Trainer."""
+"""A training on two machines by Kubeflow's Trainer, one pod of which is killed; skipped without the
+Trainer."""
 
 import subprocess
 import time

@@ -1,4 +1,5 @@
-"""The flow retrain on a cluster: a first model, nothing new, a refused candidate, and a step that fails."""
+"""The flow retrain on a cluster: a first model, nothing new, a refused candidate, and a step that
+fails."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.timeout(0)
 
 
 def retrain(cluster: Cluster, *arguments: str, train: int, state: str = "SUCCEEDED") -> str:
-    """Run the flow on a corpus with ``train`` images for training until it ends; return the id of the run."""
+    """Run the flow on a corpus with ``train`` images for training until it ends; return the id of
+    the run."""
     settings = (f"register_model.model={MODEL}", f"prepare_dataset.corpus.train={train}")
     options = [option for setting in settings for option in ("--set", setting)]
     run = cluster.submit("--flow", "retrain", *SMALL, *options, *arguments)

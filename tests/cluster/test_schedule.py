@@ -1,4 +1,5 @@
-"""Schedules on a cluster: created, kept, replaced, deleted; one fires, and no run of a schedule overlaps another."""
+"""Schedules on a cluster: created, kept, replaced, deleted; one fires, and no run of a schedule
+overlaps another."""
 
 import time
 from collections.abc import Iterator

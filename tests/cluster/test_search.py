@@ -1,6 +1,8 @@
-"""The search service of ``deploy/`` on a cluster: pods deleted and updated under load, deletions, releases.
+"""The search service of ``deploy/`` on a cluster: pods deleted and updated under load, deletions,
+releases.
 
-``BIFOCAL_SERVE_IMAGE`` names the image of the service that the nodes can pull; its tests are skipped without it.
+``BIFOCAL_SERVE_IMAGE`` names the image of the service that the nodes can pull; its tests are
+skipped without it.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Canaries of the search service on a cluster: clients decide on a candidate, for it and against it."""
+"""Canaries of the search service on a cluster: clients decide on a candidate, for it and against
+it."""
 
 import json
 from pathlib import Path
@@ -10,7 +11,8 @@ import yaml
 from cluster import SMALL, Cluster
 from search import BETTER, KEY, MARKS, MODEL, NAMESPACE, Load, Service, champion
 
-# Runs in a pod: 200 clients search at every replica; they choose first results, with 'all' of the candidate too.
+# Runs in a pod: 200 clients search at every replica; they choose first results, with 'all' of the
+# candidate too.
 CHOICES = """
 import json, random, socket, sys, threading, time, urllib.request
 stop, answers = threading.Event(), 0
@@ -35,9 +37,13 @@ print(json.dumps([answers, []]))
 """.replace("KEY", KEY)
 # The rule of the canaries: clients that choose no result of the candidate withdraw it.
 RULE = {
-    "searches": 200, "min_searches": 100, "error_rate": 0.05, "max_rises": {"errors": 0.1},
-    "max_drops": {"clicks": 0.5}, "max_ratios": {},
-}  # fmt: skip
+    "searches": 200,
+    "min_searches": 100,
+    "error_rate": 0.05,
+    "max_rises": {"errors": 0.1},
+    "max_drops": {"clicks": 0.5},
+    "max_ratios": {},
+}
 pytestmark = MARKS
 
 
@@ -66,7 +72,8 @@ def canary(cluster: Cluster, service: Service, tmp_path_factory: pytest.TempPath
         "canary": {
             "services": [f"dns+http://search-replicas.{NAMESPACE}.svc:8080"],
             "folder": f"s3://bifocal/canary/{uuid4().hex}",
-            "hours": 0.06,  # one look at once, and one at the end, when the replicas have loaded the candidate
+            # one look at once, and one at the end, when the replicas have loaded the candidate
+            "hours": 0.06,
         }
     }
     (folder / "resources.yaml").write_text(yaml.safe_dump(resources))

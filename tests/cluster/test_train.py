@@ -1,4 +1,5 @@
-"""The flow train on a cluster: to its end, from the cache, with another parameter, and with a failing step."""
+"""The flow train on a cluster: to its end, from the cache, with another parameter, and with a
+failing step."""
 
 from pathlib import Path
 from typing import Any

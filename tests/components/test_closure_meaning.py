@@ -20,9 +20,19 @@ MODULES = sorted(
 )
 STAGES = [stage for stage in all_components().values() if stage.has_parameters]
 OTHER_OPERATOR: dict[type[ast.AST], Callable[[], ast.AST]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.Is: ast.IsNot,
-}  # fmt: skip
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.Is: ast.IsNot,
+}
 QUICK = settings(
     max_examples=12,
     deadline=None,
@@ -91,7 +101,8 @@ def reworded(text: str, choose: Callable[[int], int]) -> str:
 
 
 def values_and_operators(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None]]:
-    """Yield the place of each number, operator and default: a node, its field, and the position in the field."""
+    """Yield the place of each number, operator and default: a node, its field, and the position in
+    the field."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
             yield node, "value", None

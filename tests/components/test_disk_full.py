@@ -1,4 +1,5 @@
-"""Stages on a full disk: a one-line error, no incomplete artifact, and the same bytes from the next run."""
+"""Stages on a full disk: a one-line error, no incomplete artifact, and the same bytes from the next
+run."""
 
 import subprocess
 import sys
@@ -37,7 +38,8 @@ def enlarge(disk: Path) -> None:
 
 
 def run_stage(stage: str, folder: Path, params: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Run the command line of a stage in this process, which saves the imports; return its exit code."""
+    """Run the command line of a stage in this process, which saves the imports; return its exit
+    code."""
     monkeypatch.setattr(
         sys, "argv", ["components", stage, f"--params={params}", f"--artifacts={folder}"]
     )
@@ -95,7 +97,8 @@ def test_training_resumes_from_the_last_checkpoint_that_fitted_on_the_disk(
     capsys: pytest.CaptureFixture[str],
     record_property: Record,
 ) -> None:
-    # The weights have 18 kB and a checkpoint three times as many: there is no room for a second checkpoint.
+    # The weights have 18 kB and a checkpoint three times as many: there is no room for a second
+    # checkpoint.
     training = {
         "batch_size": 128,
         "learning_rate": 0.01,

@@ -1,4 +1,5 @@
-"""Identity of components: import closures, complete and without code that does not run, and versions of packages."""
+"""Identity of components: import closures, complete and without code that does not run, and
+versions of packages."""
 
 import importlib.metadata
 import re
@@ -19,7 +20,8 @@ FILES = {
     "bifocal/losses/triplet.py": "import torch.nn as nn\nclass Triplet: pass",
     "bifocal/text/__init__.py": (
         "from typing import TYPE_CHECKING\nfrom bifocal.lazy import x\n"
-        "if TYPE_CHECKING:\n    from bifocal.text.store import Store\n    from bifocal.text.other import Other\n"
+        "if TYPE_CHECKING:\n    from bifocal.text.store import Store\n    from "
+        "bifocal.text.other import Other\n"
         "else:\n    import numpy\n"
     ),
     "bifocal/text/store.py": "",
@@ -112,7 +114,8 @@ def test_distributed_training_depends_on_the_code_that_its_nodes_run() -> None:
     "stage", [stage.name for stage in pipeline_components() if not stage.side_effects]
 )
 def test_a_cached_stage_reads_nothing_from_the_registry(stage: str) -> None:
-    """A champion, for example, is not a dependency: a cached report would compare with a previous one."""
+    """A champion, for example, is not a dependency: a cached report would compare with a previous
+    one."""
     files = sources(all_components()[stage]).files
     imported = {
         name

@@ -1,4 +1,5 @@
-"""Large artifacts by reference: the pod's folders hold only manifests, and readers find the files in the store."""
+"""Large artifacts by reference: the pod's folders hold only manifests, and readers find the files
+in the store."""
 
 import shutil
 from pathlib import Path
@@ -45,7 +46,8 @@ def test_steps_pass_references_and_read_the_files_of_the_store(
     assert len(read_dataset(place).images) == 10
     assert artifacts.artifact_hash(dataset) == artifacts.artifact_hash(place)
 
-    # Kubeflow copies the output of the first pod into the second one, which mounts the store elsewhere.
+    # Kubeflow copies the output of the first pod into the second one, which mounts the store
+    # elsewhere.
     copied = shutil.copytree(dataset, tmp_path / "second" / "dataset")
     monkeypatch.setenv("BIFOCAL_STORE", str(store.rename(tmp_path / "mounted")))
     text = run("vectorize_captions", tmp_path / "second", dataset=copied)

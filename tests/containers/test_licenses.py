@@ -1,4 +1,5 @@
-"""Licenses of required packages: none of the service and of the search is stronger than MPL; others are named."""
+"""Licenses of required packages: none of the service and of the search is stronger than MPL; others
+are named."""
 
 import re
 from email.message import Message
@@ -18,7 +19,8 @@ EXCEPTIONS = ("gensim", "grandalf", "pygit2")
 
 
 def required(name: str, extras: tuple[str, ...]) -> dict[str, Message]:
-    """Return the metadata of the installed packages that a package with extras requires, of all depths."""
+    """Return the metadata of the installed packages that a package with extras requires, of all
+    depths."""
     found: dict[str, Message] = {}
     seen: set[tuple[str, tuple[str, ...]]] = set()
     todo = [(name, extras)]

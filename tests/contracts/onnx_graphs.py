@@ -1,4 +1,5 @@
-"""Export of several encoders as one ONNX graph: one export is slow, and its cost hardly depends on their number."""
+"""Export of several encoders as one ONNX graph: one export is slow, and its cost hardly depends on
+their number."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,8 @@ class Together(nn.Module):
 def export(
     package: str, recipe: Recipe, example: dict[str, Tensor], axes: dict[str, list[str]], file: Path
 ) -> None:
-    """Write one graph of all encoders; ``axes`` names the dimensions of each input, "" for a fixed one."""
+    """Write one graph of all encoders; ``axes`` names the dimensions of each input, "" for a fixed
+    one."""
     dims = {name: torch.export.Dim(name) for names in axes.values() for name in names if name}
     torch.onnx.export(
         Together(package, recipe),

@@ -1,4 +1,5 @@
-"""Promises of every registered class of batches: which rows an epoch draws, and which validator it names."""
+"""Promises of every registered class of batches: which rows an epoch draws, and which validator it
+names."""
 
 from pathlib import Path
 
@@ -44,7 +45,8 @@ OBJECTS = ("red star", "blue ring", "green heart", "pink square")
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
-    """24 images to train on and 8 to validate, each of two objects, with three captions and two phrases."""
+    """24 images to train on and 8 to validate, each of two objects, with three captions and two
+    phrases."""
     folder: Path = tmp_path_factory.mktemp("batches")
     for name in ("features", "text"):
         (folder / name).mkdir()

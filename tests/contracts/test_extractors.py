@@ -183,7 +183,8 @@ class TestEveryExtractor:
                     torch.stack([_input_of(built, image) for image in images()])
                 )
             for cells, regions in zip(features, extract(name, 0, 1, 2), strict=True):
-                # The boxes of a crop are relative to the image in the store, and to the crop in a graph.
+                # The boxes of a crop are relative to the image in the store, and to the crop in a
+                # graph.
                 same = boxes if getattr(built, "crop_side", None) is None else regions.boxes
                 assert_equal(ImageRegions(cells, same), regions)
         else:

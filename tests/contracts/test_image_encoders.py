@@ -1,4 +1,5 @@
-"""Promises of every registered image encoder: features and mask, or pixels and mask -> (B, d), of unit norm."""
+"""Promises of every registered image encoder: features and mask, or pixels and mask -> (B, d), of
+unit norm."""
 
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def reads_whole_maps(encoder: ImageEncoder) -> bool:
 
 
 def new_inputs(encoder: ImageEncoder, images: int = 3, padding: int = 0) -> tuple[Tensor, Tensor]:
-    """Random images and their mask; the last image is smaller than the others, unless all cells are needed."""
+    """Random images and their mask; the last image is smaller than the others, unless all cells are
+    needed."""
     generator = torch.Generator().manual_seed(1)
     if encoder.reads_pixels:
         pixels = 255 * torch.rand(images, 3, 64, 64, generator=generator)

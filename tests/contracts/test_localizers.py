@@ -1,4 +1,5 @@
-"""Promises of every registered localizer: regions of N images and one text each -> region scores and boxes."""
+"""Promises of every registered localizer: regions of N images and one text each -> region scores
+and boxes."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +42,8 @@ def new_encoder(ref: dict[str, Any]) -> ImageEncoder:
 
 
 def new_batch(name: str) -> tuple[RegionBatch, Tensor]:
-    """Four cells per image, for each level if there are several, as float16; the last image has three."""
+    """Four cells per image, for each level if there are several, as float16; the last image has
+    three."""
     levels = 2 if name == "MultiLevelHeatmap" else 1
     generator = torch.Generator().manual_seed(1)
     mask = torch.ones(IMAGES, 4, dtype=torch.bool)

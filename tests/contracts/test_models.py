@@ -1,4 +1,5 @@
-"""Promises of every registered model: a batch of N images and M captions -> Scores with cross (N, M)."""
+"""Promises of every registered model: a batch of N images and M captions -> Scores with cross (N,
+M)."""
 
 import json
 from pathlib import Path

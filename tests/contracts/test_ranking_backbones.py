@@ -1,4 +1,5 @@
-"""Promises of every registered backbone of ranking heads: inputs and mask -> features (B, R, D) and mask (B, R)."""
+"""Promises of every registered backbone of ranking heads: inputs and mask -> features (B, R, D) and
+mask (B, R)."""
 
 from pathlib import Path
 from typing import Any

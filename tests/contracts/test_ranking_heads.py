@@ -1,4 +1,5 @@
-"""Promises of every registered ranking head: features (B, R, D) and mask (B, R) -> scores (B, labels)."""
+"""Promises of every registered ranking head: features (B, R, D) and mask (B, R) -> scores (B,
+labels)."""
 
 from pathlib import Path
 

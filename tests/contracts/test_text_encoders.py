@@ -1,4 +1,5 @@
-"""Promises of every registered text encoder: values of its input shape and lengths (B,) -> (B, d)."""
+"""Promises of every registered text encoder: values of its input shape and lengths (B,) -> (B,
+d)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,5 @@
-"""Every registered vectorizer keeps the same promises: stored captions equal new sentences, same seed, same bytes."""
+"""Every registered vectorizer keeps the same promises: stored captions equal new sentences, same
+seed, same bytes."""
 
 import shutil
 from functools import cache
@@ -102,7 +103,8 @@ REFS: dict[str, dict[str, Any]] = {
         ],
     },
 }
-"""Small instances of every class; ``path`` is the content of the user's file, or ``TRANSFORMER``."""
+"""Small instances of every class; ``path`` is the content of the user's file, or
+``TRANSFORMER``."""
 
 
 @cache

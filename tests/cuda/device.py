@@ -16,7 +16,8 @@ needs_device = pytest.mark.skipif(
 
 
 def relative_error(actual: Iterable[Tensor], expected: Iterable[Tensor]) -> float:
-    """Return the l2 norm of the differences divided by the l2 norm of ``expected``, over all numbers."""
+    """Return the l2 norm of the differences divided by the l2 norm of ``expected``, over all
+    numbers."""
     found, true = (
         torch.cat([tensor.detach().cpu().double().flatten() for tensor in tensors])
         for tensors in (actual, expected)

@@ -1,4 +1,5 @@
-"""Features and contextual text of networks on the GPU against the CPU; images are extracted in float16."""
+"""Features and contextual text of networks on the GPU against the CPU; images are extracted in
+float16."""
 
 from pathlib import Path
 from typing import Any

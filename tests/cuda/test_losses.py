@@ -67,7 +67,8 @@ def test_loss_equals_the_cpu(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(registered("bifocal.sorters")))
 def test_loss_through_a_sorter_equals_the_cpu(name: str) -> None:
-    """A sorter with weights is fine-tuned, too: cuDNN must allow gradients, also of LSTMs in evaluation mode."""
+    """A sorter with weights is fine-tuned, too: cuDNN must allow gradients, also of LSTMs in
+    evaluation mode."""
     torch.manual_seed(0)
     sorter = build("bifocal.sorters", name, length=SIZE, hidden=16)
     check(RecallLoss(sorter, fine_tune=0.5 if list(sorter.parameters()) else 0.0))

@@ -1,4 +1,5 @@
-"""SRU on the GPU, where Triton kernels compute its recurrence, against the PyTorch recurrence in float64 on the CPU."""
+"""SRU on the GPU, where Triton kernels compute its recurrence, against the PyTorch recurrence in
+float64 on the CPU."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,5 @@
-"""Training on the GPU: it learns, resumes, and gives the same gradients in micro-batches; export of its model."""
+"""Training on the GPU: it learns, resumes, and gives the same gradients in micro-batches; export of
+its model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -83,9 +84,17 @@ def test_sorter_learns(tmp_path: Path) -> None:
     torch.manual_seed(0)
     sorter = PositionwiseLSTMSorter(length=6, hidden=8, layers=1).to(DEVICE)
     history = train_sorter(
-        sorter, length=6, batch_size=32, learning_rate=0.01, vectors_per_epoch=500, epochs=4, patience=9, tolerance=0.0,
-        checkpoints=tmp_path, seed=3,
-    )  # fmt: skip
+        sorter,
+        length=6,
+        batch_size=32,
+        learning_rate=0.01,
+        vectors_per_epoch=500,
+        epochs=4,
+        patience=9,
+        tolerance=0.0,
+        checkpoints=tmp_path,
+        seed=3,
+    )
     assert history[-1]["held_out_l1"] < 0.8 * history[0]["held_out_l1"]
     assert next(sorter.parameters()).device.type == DEVICE.type
 

@@ -16,7 +16,8 @@ Documents = list[dict[str, Any]]
 
 @pytest.fixture(scope="session")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Documents]:
-    """Return the documents of a folder of ``deploy/``; ``secrets/*.env.example`` are the secrets."""
+    """Return the documents of a folder of ``deploy/``; ``secrets/*.env.example`` are the
+    secrets."""
     deploy = tmp_path_factory.mktemp("render") / "deploy"
     shutil.copytree(ROOT / "deploy", deploy, ignore=shutil.ignore_patterns("*.env"))
     for example in deploy.glob("overlays/*/secrets/*.example"):

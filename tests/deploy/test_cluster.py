@@ -1,4 +1,5 @@
-"""Settings of a cluster in agreement with resources.yaml: MLflow, retries of drivers, lifecycle rules, kind."""
+"""Settings of a cluster in agreement with resources.yaml: MLflow, retries of drivers, lifecycle
+rules, kind."""
 
 import json
 import re
@@ -42,7 +43,8 @@ def test_repeats_of_a_driver_outlast_a_minute_without_storage() -> None:
 
 
 def test_no_driver_writes_a_second_record_of_its_task() -> None:
-    """Kubeflow refuses two records of one task; the first driver of the recorded run had written one."""
+    """Kubeflow refuses two records of one task; the first driver of the recorded run had written
+    one."""
     answers = json.loads((ROOT / "tests/cluster/recorded/api_server_restarted.json").read_text())
     nodes = answers["workflow"]["status"]["nodes"].values()
     (unheard,) = (node["message"] for node in nodes if node["phase"] == "Error")

@@ -1,4 +1,5 @@
-"""The manifests of ``deploy/``: rendered, valid for Kubernetes, with pinned images and restricted pods."""
+"""The manifests of ``deploy/``: rendered, valid for Kubernetes, with pinned images and restricted
+pods."""
 
 import json
 import re
@@ -9,7 +10,8 @@ from kubernetes_validate import utils
 
 from tests.deploy.documents import OVERLAYS, Render, containers, pods, predictor_pod
 
-# The versions of Kubernetes that KFP 2.17 is tested with (its .github/workflows/api-server-tests.yml).
+# The versions of Kubernetes that KFP 2.17 is tested with (its
+# .github/workflows/api-server-tests.yml).
 VERSIONS = ("1.33", "1.36")
 # Kubernetes' own schemas do not cover the resources of Kueue and KServe.
 CUSTOM = {
@@ -31,8 +33,11 @@ def test_every_manifest_matches_the_schema_of_kubernetes(
         if (document["apiVersion"], document["kind"]) == KSERVE:
             assert set(document["spec"]) == {"predictor"}
             document = {
-                "apiVersion": "v1", "kind": "Pod", "metadata": document["metadata"], "spec": predictor_pod(document)
-            }  # fmt: skip
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": document["metadata"],
+                "spec": predictor_pod(document),
+            }
         if (document["apiVersion"], document["kind"]) not in CUSTOM:
             for version in VERSIONS:
                 assert utils.validate(document, version, strict=True) == version

@@ -1,4 +1,5 @@
-"""Alert rules and dashboard: their metrics exist, promtool accepts them, and a real Prometheus scrapes and alerts."""
+"""Alert rules and dashboard: their metrics exist, promtool accepts them, and a real Prometheus
+scrapes and alerts."""
 
 import json
 import re
@@ -138,11 +139,20 @@ def test_a_real_prometheus_scrapes_and_alertmanager_notifies(exposed: str, tmp_p
         yaml.safe_dump({"route": route, "receivers": receivers})
     )
     commands = (
-        ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data",
-         f"--web.listen-address=127.0.0.1:{free_port()}"],
-        ["prometheus-alertmanager", "--config.file=alertmanager.yml", "--storage.path=alerts",
-         "--cluster.listen-address=", f"--web.listen-address={alertmanager}"],
-    )  # fmt: skip
+        [
+            "prometheus",
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=data",
+            f"--web.listen-address=127.0.0.1:{free_port()}",
+        ],
+        [
+            "prometheus-alertmanager",
+            "--config.file=alertmanager.yml",
+            "--storage.path=alerts",
+            "--cluster.listen-address=",
+            f"--web.listen-address={alertmanager}",
+        ],
+    )
     processes = [
         subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) for command in commands
     ]

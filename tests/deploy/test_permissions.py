@@ -1,4 +1,5 @@
-"""Permissions of ``deploy/`` against the requests that the client of Kubeflow's Trainer really sends."""
+"""Permissions of ``deploy/`` against the requests that the client of Kubeflow's Trainer really
+sends."""
 
 import json
 import threading
@@ -56,7 +57,8 @@ VERBS = {"POST": "create", "DELETE": "delete", "PATCH": "patch"}
 
 @pytest.fixture
 def recorded() -> Iterator[tuple[set[tuple[str, str, str]], TrainerClient]]:
-    """Requests (verb, API group, resource) that the client has sent to a stub of the Kubernetes API."""
+    """Requests (verb, API group, resource) that the client has sent to a stub of the Kubernetes
+    API."""
     requests: set[tuple[str, str, str]] = set()
     job: dict[str, Any] = {}
 
@@ -123,7 +125,8 @@ def test_the_account_of_the_steps_may_send_every_request_of_the_trainer_client(
     client.get_job(name)
     [*client.get_job_logs(name)]
     client.delete_job(name)
-    # Trainer lets every account read its version (its manifests/base/rbac/public_configmap_role.yaml).
+    # Trainer lets every account read its version (its
+    # manifests/base/rbac/public_configmap_role.yaml).
     requests.discard(("get", "", "configmaps"))
     assert {("create", "trainer.kubeflow.org", "trainjobs"), ("get", "", "pods/log")} <= requests
     documents = render(f"overlays/{overlay}")

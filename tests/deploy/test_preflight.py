@@ -42,17 +42,20 @@ def test_preflight_without_trainer_does_not_blame_the_permissions(tmp_path: Path
     done = preflight(tmp_path, 'case "$*" in *train*) exit 1;; esac; echo true')
     failed = [line for line in done.stdout.splitlines() if not line.startswith("ok ")]
     assert failed == [
-        "FAILED  runtime torch-distributed: install Kubeflow Trainer with its runtimes, or train on one machine"
+        "FAILED  runtime torch-distributed: install Kubeflow Trainer with its runtimes, or "
+        "train on one machine"
     ]
 
 
 def test_preflight_finds_the_policy_that_repeats_no_failed_container(tmp_path: Path) -> None:
-    """Kubeflow Pipelines 2.17 installs it: ``tests/cluster/recorded/train_failing.json`` has one attempt of two."""
+    """Kubeflow Pipelines 2.17 installs it: ``tests/cluster/recorded/train_failing.json`` has one
+    attempt of two."""
     done = preflight(
         tmp_path,
         'case "$*" in *workflow-controller*) echo "retryPolicy: OnError";; *) echo true;; esac',
     )
     (failed,) = (line for line in done.stdout.splitlines() if not line.startswith("ok "))
     assert failed.startswith(
-        "FAILED  retries of failed steps: Kubeflow's default policy is OnError: apply deploy/retries.yaml"
+        "FAILED  retries of failed steps: Kubeflow's default policy is OnError: apply "
+        "deploy/retries.yaml"
     )

@@ -1,4 +1,5 @@
-"""Secrets of the overlays: the keys that steps and services read, and no values in the repository."""
+"""Secrets of the overlays: the keys that steps and services read, and no values in the
+repository."""
 
 import base64
 import json

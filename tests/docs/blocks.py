@@ -1,7 +1,8 @@
 """Commands and marked code blocks of the Markdown files.
 
-A fenced block after the comment ``<!-- test: WORLD -->`` is run by ``make docs-test``, in the folder that
-``tests/docs/worlds.py`` prepares for WORLD. A block after ``<!-- file: NAME -->`` is the content of a file there.
+A fenced block after the comment ``<!-- test: WORLD -->`` is run by ``make docs-test``, in the
+folder that ``tests/docs/worlds.py`` prepares for WORLD. A block after ``<!-- file: NAME -->`` is
+the content of a file there.
 """
 
 import re
@@ -27,7 +28,8 @@ class Block(NamedTuple):
     Attributes:
         line: number of its first line, from 1.
         language: info string.
-        mark: "test" or "file" of its comment, or empty; ``name`` is the world, or the name of the file.
+        mark: "test" or "file" of its comment, or empty; ``name`` is the world, or the name of the
+            file.
     """
 
     page: str
@@ -39,7 +41,8 @@ class Block(NamedTuple):
 
 
 def pages() -> list[str]:
-    """Return the Markdown files of the repository without the records, which name deleted commands."""
+    """Return the Markdown files of the repository without the records, which name deleted
+    commands."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     names = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True

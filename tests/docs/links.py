@@ -1,4 +1,5 @@
-"""Links of a built site: every page, file and anchor exists, and nothing is loaded from another host."""
+"""Links of a built site: every page, file and anchor exists, and nothing is loaded from another
+host."""
 
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
@@ -30,7 +31,8 @@ class _Page(HTMLParser):
 
 
 def problems(site: Path) -> list[str]:
-    """Return one line for each broken link, and for each address of another host that a page loads."""
+    """Return one line for each broken link, and for each address of another host that a page
+    loads."""
     pages = {
         file: _Page(file.read_text())
         for file in sorted(site.rglob("*.html"))

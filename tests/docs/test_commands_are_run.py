@@ -1,4 +1,5 @@
-"""Every command of the Markdown files is run by a test or a script, or ``commands.yaml`` says why not."""
+"""Every command of the Markdown files is run by a test or a script, or ``commands.yaml`` says why
+not."""
 
 import re
 from pathlib import Path
@@ -67,7 +68,8 @@ def test_commands_of_fenced_and_indented_blocks_are_found(tmp_path: Path) -> Non
     page = tmp_path / "page.md"
     page.write_text(
         "text\n\n    make a    # comment\n    no command\n\n```bash\nx \\\n  --y\n```\n\n"
-        "<!-- test: photos -->\n```bash\nz\n```\n\n1. item\n\n    ```bash\n    in an item\n    ```\n"
+        "<!-- test: photos -->\n```bash\nz\n```\n\n1. item\n\n    ```bash\n    in an item\n    "
+        "```\n"
     )
     found = list(blocks(str(page)))
     assert [list(commands(block)) for block in found] == [

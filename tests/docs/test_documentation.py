@@ -1,4 +1,5 @@
-"""Commands, links and Python examples of the Markdown files: commands exist with their options, examples run."""
+"""Commands, links and Python examples of the Markdown files: commands exist with their options,
+examples run."""
 
 import doctest
 import re
@@ -24,10 +25,13 @@ FILES = sorted(
     ROOT / name
     for name in subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.splitlines()
     if not name.startswith("docs/records/")  # these name deleted commands and files
-)  # fmt: skip
+)
 COMMAND = re.compile(
     r"(?:\b(?:python -m (?:components|pipelines|benchmarks)|make)|(?:^|/|(?<=    ))bifocal) [^`\n]*"
 )
@@ -111,7 +115,8 @@ def test_links_of_a_document_exist(file: Path) -> None:
 
 
 def anchors(file: Path) -> set[str]:
-    """Return the anchors of the headings of a Markdown file, as git servers and MkDocs name them."""
+    """Return the anchors of the headings of a Markdown file, as git servers and MkDocs name
+    them."""
     headings = re.findall(r"^#+ (.+)$", file.read_text(), flags=re.MULTILINE)
     return {
         re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
@@ -123,7 +128,8 @@ def python_blocks() -> Iterator[tuple[str, str]]:
         for number, block in enumerate(
             re.findall(r"```python\n(.*?)```", file.read_text(), flags=re.DOTALL)
         ):
-            # Examples on the artifacts, the run or the registered model of a training cannot run here.
+            # Examples on the artifacts, the run or the registered model of a training cannot run
+            # here.
             if not any(word in block for word in ("artifacts", "runs/", "models:/")):
                 yield f"{name_of(file)}:{number}", block
 

@@ -21,7 +21,8 @@ def test_mlflow_server_gets_its_store_from_the_environment() -> None:
 
 
 def test_python_caches_bytecode_whatever_the_environment_says() -> None:
-    # Without a cache, a stage that imports torchvision needs 8.7 s of CPU for that import in place of 3 s.
+    # Without a cache, a stage that imports torchvision needs 8.7 s of CPU for that import in place
+    # of 3 s.
     probe = "probe:\n\t@env"
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     command = ["make", f"--eval={probe}", "probe"]

@@ -17,8 +17,9 @@ def test_drawings_are_those_of_the_code() -> None:
 @pytest.mark.parametrize("picture", SOURCES)
 def test_picture_of_a_run_is_as_old_as_its_code(picture: str) -> None:
     assert inputs(picture) == json.loads(INPUTS.read_text())[picture], (
-        f"{picture}, or code or parameters behind it, changed: run 'make repro', "
-        "'python -m components evaluate --set evaluate.report.queries=2' and 'python -m docs.make_pictures --run .'"
+        f"{picture}, or code or parameters behind it, changed: run 'make repro', 'python -m "
+        "components evaluate --set evaluate.report.queries=2' and 'python -m "
+        "docs.make_pictures --run .'"
     )
 
 

@@ -56,7 +56,10 @@ def test_no_code_block_and_no_table_scrolls_on_a_screen_of_1280_pixels(
     site: Path, browser: Browser
 ) -> None:
     parts = "article :is(pre, pre code, .md-typeset__scrollwrap)"
-    wide = f"[...document.querySelectorAll('{parts}')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    wide = (
+        f"[...document.querySelectorAll('{parts}')].filter(e => e.scrollWidth > e.clientWidth "
+        "+ 1).length"
+    )
     with open_tab(
         browser, (site / "index.html").as_uri(), viewport={"width": 1280, "height": 900}
     ) as (tab, _):

@@ -23,8 +23,10 @@ def test_documented_command_creates_a_webhook(mlflow_server: int) -> None:
     done = subprocess.run(
         ["bash", "-c", command],
         env={**os.environ, "MLFLOW_TRACKING_URI": address},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     client = mlflow.MlflowClient(address, address)
     (webhook,) = client.list_webhooks()

@@ -25,8 +25,8 @@ BACKBONE = "tf_efficientnet_lite2"
 
 
 def write_photos(folder: Path) -> None:
-    """Write ``photos`` with captions.csv, random weights of the default's backbone, and ``weights`` with a copy of them
-    and a small sentence encoder.
+    """Write ``photos`` with captions.csv, random weights of the default's backbone, and ``weights``
+    with a copy of them and a small sentence encoder.
     """
     (folder / "bin").mkdir()
     (folder / "bin" / "bifocal").write_text(BIFOCAL)
@@ -71,7 +71,8 @@ WORLDS = {"photos": write_photos, "run": write_run, "clone": write_clone}
 
 
 def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return ``variables`` with the command and the library of ``folder``, else of this checkout, and no settings."""
+    """Return ``variables`` with the command and the library of ``folder``, else of this checkout,
+    and no settings."""
     kept = {
         name: value
         for name, value in variables.items()

@@ -56,7 +56,8 @@ def test_script_is_short_and_names_its_command(name: str) -> None:
 
 
 def test_scripts_share_their_images_and_features() -> None:
-    """The same lines prepare them; multi_level.py has two levels of features, own_domain.py a contrastive model."""
+    """The same lines prepare them; multi_level.py has two levels of features, own_domain.py a
+    contrastive model."""
     others = ("multi_level", "own_domain")
     texts = [
         (ROOT / "examples" / f"{name}.py").read_text() for name in SCRIPTS if name not in others

@@ -74,7 +74,8 @@ def _compile(
 
 @contextmanager
 def quick_callers() -> Iterator[None]:
-    """Let kfp read names of callers without their source: a compilation in a process of xdist takes 0.3 s, not 7."""
+    """Let kfp read names of callers without their source: a compilation in a process of xdist takes
+    0.3 s, not 7."""
     with patch.object(inspect, "stack", callers):
         yield
 
@@ -82,8 +83,8 @@ def quick_callers() -> Iterator[None]:
 def callers() -> list[inspect.FrameInfo]:
     """Return the frames of the callers as ``inspect.stack`` does, without their source.
 
-    kfp reads the name of a caller for every setting of a task. In a process of xdist, whose outermost frames have no
-    file, ``inspect.stack`` looks through all modules for each of them.
+    kfp reads the name of a caller for every setting of a task. In a process of xdist, whose
+    outermost frames have no file, ``inspect.stack`` looks through all modules for each of them.
     """
     frames = []
     frame = sys._getframe(1)

@@ -1,7 +1,9 @@
-"""Stub of the Kubeflow Pipelines API that answers as the server of version 2.17 (backend/src/apiserver).
+"""Stub of the Kubeflow Pipelines API that answers as the server of version 2.17
+(backend/src/apiserver).
 
-It records requests. With several users, each request needs an identity and each resource a namespace of that user, as
-in ``resource_manager.go:2573 IsAuthorized`` and the ``canAccess...`` functions of ``server/``.
+It records requests. With several users, each request needs an identity and each resource a
+namespace of that user, as in ``resource_manager.go:2573 IsAuthorized`` and the ``canAccess...``
+functions of ``server/``.
 """
 
 import json
@@ -33,7 +35,8 @@ class Rejection(Exception):
 
 
 class Kubeflow(BaseHTTPRequestHandler):
-    """The endpoints for experiments, pipelines, runs and schedules. Lists have pages of two entries.
+    """The endpoints for experiments, pipelines, runs and schedules. Lists have pages of two
+    entries.
 
     Attributes:
         users: identity of each token or cookie, of a server with several users; empty for one user.
@@ -189,7 +192,8 @@ class Kubeflow(BaseHTTPRequestHandler):
     def add(
         self, entries: dict[str, dict[str, Any]], body: dict[str, Any], kind: str
     ) -> dict[str, Any]:
-        """Add an entry. The names of a pipeline's versions are unique (storage/pipeline_store.go:966)."""
+        """Add an entry. The names of a pipeline's versions are unique
+        (storage/pipeline_store.go:966)."""
         siblings = [
             entry
             for entry in entries.values()

@@ -69,7 +69,8 @@ VERSION = (
 
 @contextmanager
 def serve_kubernetes(kubeconfig: Path) -> Iterator[type[Kubernetes]]:
-    """Start a stub, write the configuration of its clients, and yield its class, which holds the records."""
+    """Start a stub, write the configuration of its clients, and yield its class, which holds the
+    records."""
     records = {"denied": set(), "objects": set(), "may_review_others": True, "reviews": []}
     handler = type("Stub", (Kubernetes,), records)
     http = ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -60,7 +60,8 @@ def repro(checkout: Path) -> set[str]:
 
 
 def changed_stages(checkout: Path) -> set[str]:
-    """Stages that 'dvc status' shows as changed themselves, not by an input, once versions and code are compared."""
+    """Stages that 'dvc status' shows as changed themselves, not by an input, once versions and code
+    are compared."""
     run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml:{PACKAGES_STAGE}")
     status = json.loads(run(checkout, "dvc", "status", "--json", f"{HOME}/dvc.yaml"))
     return {name.split(":")[1] for name in status} - {PACKAGES_STAGE}

@@ -1,4 +1,5 @@
-"""Doctor: each check with a server that answers, with one that does not, and with none configured."""
+"""Doctor: each check with a server that answers, with one that does not, and with none
+configured."""
 
 import shutil
 import socket

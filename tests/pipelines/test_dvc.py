@@ -29,7 +29,8 @@ from tests.pipelines.small_checkout import (
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Iterator[Path]:
-    """Copy of this checkout where the small recipe has run, with the warm ``python`` first in ``PATH``."""
+    """Copy of this checkout where the small recipe has run, with the warm ``python`` first in
+    ``PATH``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(
             "PATH",

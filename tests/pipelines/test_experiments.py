@@ -1,4 +1,5 @@
-"""Experiments of a real DVC project: their MLflow runs and files survive the temporary folder they run in."""
+"""Experiments of a real DVC project: their MLflow runs and files survive the temporary folder they
+run in."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""The files promotion.yaml and canary.yaml: their values are checked, and the number of images has a default."""
+"""The files promotion.yaml and canary.yaml: their values are checked, and the number of images has
+a default."""
 
 import json
 from dataclasses import asdict

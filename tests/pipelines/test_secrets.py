@@ -1,4 +1,5 @@
-"""A random password in every setting that can hold one: no failure shows it, in no error, log line, probe or page."""
+"""A random password in every setting that can hold one: no failure shows it, in no error, log line,
+probe or page."""
 
 import logging
 import os
@@ -34,20 +35,45 @@ from runtime.s3.storage import Storage
 ROOT = Path(__file__).parents[2]
 AWAY = "127.0.0.1:9"
 SECRETS = (
-    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "BIFOCAL_ADMIN_KEY", "BIFOCAL_API_KEYS", "BIFOCAL_GIT_PASSWORD",
-    "BIFOCAL_NOTICE_URL", "HF_TOKEN", "KFP_COOKIES", "KFP_TOKEN", "MLFLOW_AUTH_ADMIN_PASSWORD",
-    "MLFLOW_FLASK_SERVER_SECRET_KEY", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN",
-    "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY", "PGPASSWORD", "POSTGRES_PASSWORD",
-)  # fmt: skip
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "BIFOCAL_ADMIN_KEY",
+    "BIFOCAL_API_KEYS",
+    "BIFOCAL_GIT_PASSWORD",
+    "BIFOCAL_NOTICE_URL",
+    "HF_TOKEN",
+    "KFP_COOKIES",
+    "KFP_TOKEN",
+    "MLFLOW_AUTH_ADMIN_PASSWORD",
+    "MLFLOW_FLASK_SERVER_SECRET_KEY",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+    "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY",
+    "PGPASSWORD",
+    "POSTGRES_PASSWORD",
+)
 ADDRESSES = (
-    "AWS_ENDPOINT_URL", "BIFOCAL_MLFLOW_UI", "HF_ENDPOINT", "KFP_ENDPOINT",
-    "MLFLOW_BACKEND_STORE_URI", "MLFLOW_S3_ENDPOINT_URL", "MLFLOW_TRACKING_URI",
-)  # fmt: skip
+    "AWS_ENDPOINT_URL",
+    "BIFOCAL_MLFLOW_UI",
+    "HF_ENDPOINT",
+    "KFP_ENDPOINT",
+    "MLFLOW_BACKEND_STORE_URI",
+    "MLFLOW_S3_ENDPOINT_URL",
+    "MLFLOW_TRACKING_URI",
+)
 HARMLESS = {
-    "AWS_ACCESS_KEY_ID", "GIT_CONFIG_KEY_0", "KFP_TOKEN_FILE", "KFP_URL_TAG", "KF_PIPELINES_SA_TOKEN_PATH",
-    "MLFLOW_AUTH_ADMIN_USERNAME", "MLFLOW_AUTH_CONFIG_PATH", "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD",
-    "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "MLFLOW_TRACKING_AUTH",
-}  # fmt: skip
+    "AWS_ACCESS_KEY_ID",
+    "GIT_CONFIG_KEY_0",
+    "KFP_TOKEN_FILE",
+    "KFP_URL_TAG",
+    "KF_PIPELINES_SA_TOKEN_PATH",
+    "MLFLOW_AUTH_ADMIN_USERNAME",
+    "MLFLOW_AUTH_CONFIG_PATH",
+    "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD",
+    "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT",
+    "MLFLOW_TRACKING_AUTH",
+}
 """Variables that name a file, a user or a switch."""
 FOLDERS = ("bifocal", "runtime", "components", "pipelines", "deploy", "docs", "containers")
 VARIABLE = re.compile(r"\b(?:AWS|BIFOCAL|GIT|HF|KFP?|MLFLOW|PG|POSTGRES)_?[A-Z0-9_]+\b")
@@ -68,7 +94,8 @@ def test_every_setting_that_can_hold_a_secret_is_known() -> None:
 
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A password with characters that URLs, JSON and reprs spell otherwise, in every setting; no server answers."""
+    """A password with characters that URLs, JSON and reprs spell otherwise, in every setting; no
+    server answers."""
     password = f"{secrets.token_hex(4)}'\"\\/@ ü{secrets.token_hex(4)}"
     for name in SECRETS:
         monkeypatch.setenv(name, f"session={password}" if name == "KFP_COOKIES" else password)
@@ -140,10 +167,18 @@ def fail_unexpectedly(folder: Path) -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        ask_mlflow, ask_s3, copy_checkpoints, ask_kubeflow, ask_for_a_run, notify, clone, download_weights,
-        check_servers, fail_unexpectedly,
+        ask_mlflow,
+        ask_s3,
+        copy_checkpoints,
+        ask_kubeflow,
+        ask_for_a_run,
+        notify,
+        clone,
+        download_weights,
+        check_servers,
+        fail_unexpectedly,
     ],
-)  # fmt: skip
+)
 def test_no_failure_of_a_command_shows_the_password(
     failure: Callable[[Path], None], secret: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +228,7 @@ def test_no_probe_page_or_log_line_of_the_service_shows_the_password(
 
 
 def check_hidden(text: str, secret: str) -> None:
-    """Check that no half of the password is in a text: its halves have the same spelling everywhere."""
+    """Check that no half of the password is in a text: its halves have the same spelling
+    everywhere."""
     for part in (secret[:8], secret[-8:]):
         assert part not in text, text

@@ -1,4 +1,5 @@
-"""Trainings of recipes with several seeds: equal stages run once, and finished trainings are kept."""
+"""Trainings of recipes with several seeds: equal stages run once, and finished trainings are
+kept."""
 
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def write_recipe(name: str, loss: dict[str, object]) -> Path:
 
 @pytest.fixture
 def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Return the stages that ran, each with its run folder; a stage writes empty artifacts with its fingerprint."""
+    """Return the stages that ran, each with its run folder; a stage writes empty artifacts with its
+    fingerprint."""
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text((ROOT / "params.yaml").read_text())
     ran: list[tuple[str, str]] = []
@@ -75,8 +77,11 @@ def test_equal_stages_run_once_and_finished_ones_are_kept(stages: list[tuple[str
     assert stages == []
     train([infonce, write_recipe("triplet", {"name": "HardestTripletLoss", "margin": 0.3})], 3)
     assert [folder for stage, folder in stages if stage == "train_embedding"] == [
-        "triplet/seed-1", "triplet/seed-2", "infonce/seed-3", "triplet/seed-3",
-    ]  # fmt: skip
+        "triplet/seed-1",
+        "triplet/seed-2",
+        "infonce/seed-3",
+        "triplet/seed-3",
+    ]
     assert not {*SHARED} & {stage for stage, _ in stages}
 
 

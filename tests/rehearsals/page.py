@@ -2,11 +2,12 @@
 
     python -m tests.rehearsals.page [--images 100000] [--loaded 2000]
 
-The images of the demo under many names and in drawn shapes, with folders and dates, and their vectors with noise.
-Chromium gets real input over the page of ``bifocal serve``, which shares the machine with it. Values are 95th
-percentiles of one kind of input: the time from a key or click to the next frame, by the Event Timing API, where less
-than 16 ms counts as 16 ms; and the time between two frames while the page scrolls, which is no such event. Both are
-wall times. The longest task of the page's main thread is CPU time, which other work on the machine hardly changes.
+The images of the demo under many names and in drawn shapes, with folders and dates, and their
+vectors with noise. Chromium gets real input over the page of ``bifocal serve``, which shares the
+machine with it. Values are 95th percentiles of one kind of input: the time from a key or click to
+the next frame, by the Event Timing API, where less than 16 ms counts as 16 ms; and the time between
+two frames while the page scrolls, which is no such event. Both are wall times. The longest task of
+the page's main thread is CPU time, which other work on the machine hardly changes.
 """
 
 import argparse

@@ -1,9 +1,10 @@
-"""A refresh of a collection of 100,000 objects on S3 costs what changed, and continues after a failure.
+"""A refresh of a collection of 100,000 objects on S3 costs what changed, and continues after a
+failure.
 
     make rehearse-refresh [OBJECTS=100000]
 
-``AWS_ENDPOINT_URL`` and the keys of an account name a real server; without them, moto's server is started. The previous
-collection has drawn vectors, and the ETags of the objects.
+``AWS_ENDPOINT_URL`` and the keys of an account name a real server; without them, moto's server is
+started. The previous collection has drawn vectors, and the ETags of the objects.
 """
 
 import hashlib

@@ -14,7 +14,8 @@ MARKED = {page: [block for block in blocks(page) if block.mark] for page in page
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """Return the folder of a world for a page; the world "run" is one folder for all pages, because it takes long."""
+    """Return the folder of a world for a page; the world "run" is one folder for all pages, because
+    it takes long."""
     folders: dict[tuple[str, str], Path] = {}
 
     def folder(name: str, page: str) -> Path:

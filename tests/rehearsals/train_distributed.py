@@ -1,6 +1,8 @@
-"""Training on two machines, one of which is killed: the model equals an undisturbed training's, bit for bit.
+"""Training on two machines, one of which is killed: the model equals an undisturbed training's, bit
+for bit.
 
-Each machine is a process with a disk of its own; only S3 is shared. 'make faults' runs this file: it takes a minute.
+Each machine is a process with a disk of its own; only S3 is shared. 'make faults' runs this file:
+it takes a minute.
 """
 
 import json
@@ -65,7 +67,8 @@ def cpu(s3: None, mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train_on_one_machine(inputs: dict[str, Path], folder: Path) -> Path:
-    """Train with the command that Kubeflow gets for two GPUs; on a machine without GPUs, two processes of gloo."""
+    """Train with the command that Kubeflow gets for two GPUs; on a machine without GPUs, two
+    processes of gloo."""
     message = {
         "inputs": {
             "parameterValues": {

@@ -1,8 +1,10 @@
-"""The wheel in a fresh environment, as a stranger installs it: no torch, and an answer within seconds.
+"""The wheel in a fresh environment, as a stranger installs it: no torch, and an answer within
+seconds.
 
     make wheel-test
 
-Needs uv and a network for the packages of ``bifocal-vse[cpu]``; 'make test-slow' runs its commands with torch blocked.
+Needs uv and a network for the packages of ``bifocal-vse[cpu]``; 'make test-slow' runs its commands
+with torch blocked.
 """
 
 import os
@@ -20,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 10
 """CPU time of the first answers after the installation, of all threads together.
 
-The bar is one of wall time. On a machine without other work, the wall time is at most the CPU time and the time to read
-the files. The wall time is printed: 'pytest --capture no'.
+The bar is one of wall time. On a machine without other work, the wall time is at most the CPU time
+and the time to read the files. The wall time is printed: 'pytest --capture no'.
 """
 
 
@@ -102,7 +104,8 @@ def test_the_other_project_of_this_name_is_an_error(environment: Path, tmp_path:
     (tmp_path / "other" / "bifocal" / "accounts.py").touch()
     (tmp_path / "other" / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "bifocal"\nversion = "1.2"\n[tool.hatch.build.targets.wheel]\npackages = ["bifocal"]\n'
+        '[project]\nname = "bifocal"\nversion = '
+        '"1.2"\n[tool.hatch.build.targets.wheel]\npackages = ["bifocal"]\n'
     )
     python = environment / "python"
     run("uv", "pip", "install", "--quiet", "--python", python, tmp_path / "other")

@@ -152,7 +152,8 @@ def test_error_that_a_user_can_fix_is_printed_without_traceback(
         run(main, "components")
     assert end.value.code == 1
     assert capsys.readouterr().err == (
-        "error: parameters:\n  toy.phases.0.epochs: got 0; input should be greater than or equal to 1\n"
+        "error: parameters:\n  toy.phases.0.epochs: got 0; input should be greater than or "
+        "equal to 1\n"
     )
 
 

@@ -1,4 +1,5 @@
-"""OpenLineage events of a stage, as a receiver gets them over HTTP and OpenLineage's own classes read them."""
+"""OpenLineage events of a stage, as a receiver gets them over HTTP and OpenLineage's own classes
+read them."""
 
 import json
 import os
@@ -66,11 +67,16 @@ def read(event: dict[str, Any]) -> Any:
     )
 
     fields = {name: value for name, value in event.items() if name != "schemaURL"}
-    read = RunEvent(**fields | {
-        "eventType": RunState[event["eventType"]], "run": Run(**event["run"]), "job": Job(**event["job"]),
-        "inputs": [InputDataset(**entry) for entry in event["inputs"]],
-        "outputs": [OutputDataset(**entry) for entry in event["outputs"]],
-    })  # fmt: skip
+    read = RunEvent(
+        **fields
+        | {
+            "eventType": RunState[event["eventType"]],
+            "run": Run(**event["run"]),
+            "job": Job(**event["job"]),
+            "inputs": [InputDataset(**entry) for entry in event["inputs"]],
+            "outputs": [OutputDataset(**entry) for entry in event["outputs"]],
+        }
+    )
     assert read.schemaURL == event["schemaURL"]
     return read
 

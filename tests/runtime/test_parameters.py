@@ -1,4 +1,5 @@
-"""Parameters: overlays and limits of files; every error is one line that names the key and the nearest known word."""
+"""Parameters: overlays and limits of files; every error is one line that names the key and the
+nearest known word."""
 
 import json
 import time

@@ -43,7 +43,8 @@ def test_a_program_leaves_out_the_last_collection_unless_triton_is_there(
     program = (
         "import atexit, gc, click\nfrom runtime.process import run\n"
         f"import {'triton' if triton else 'click'}\n"
-        "atexit.register(lambda: print(gc.get_freeze_count() > 10_000))\nrun(click.Command('x'), 'x')\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > "
+        "10_000))\nrun(click.Command('x'), 'x')\n"
     )
     places = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     environment = os.environ | {"PYTHONPATH": places}
@@ -94,11 +95,14 @@ def test_memory_is_that_of_a_container_with_a_limit_else_of_process_and_machine(
 def test_freed_memory_of_tensors_of_many_sizes_is_returned() -> None:
     program = (
         "import ctypes, time, torch\nfrom runtime import process\n"
-        "for option, value in process.KEEP_FREED_MEMORY.items():\n    ctypes.CDLL(None).mallopt(option, value)\n"
-        "tensors = [torch.ones(1 << 20, dtype=torch.uint8) for _ in range(1000)]\nlast = tensors[-1]\ndel tensors\n"
+        "for option, value in process.KEEP_FREED_MEMORY.items():\n    "
+        "ctypes.CDLL(None).mallopt(option, value)\n"
+        "tensors = [torch.ones(1 << 20, dtype=torch.uint8) for _ in range(1000)]\nlast = "
+        "tensors[-1]\ndel tensors\n"
         "before, process.RETURNED, end = process._own_memory(), 100 << 20, time.monotonic() + 60\n"
         "process.keep_freed_memory()\nprocess.keep_freed_memory()\n"
-        "while process._own_memory() > before / 2 and time.monotonic() < end:\n    time.sleep(0.05)\n"
+        "while process._own_memory() > before / 2 and time.monotonic() < end:\n    "
+        "time.sleep(0.05)\n"
         "print(before > 1000 << 20, process._own_memory() < before / 2)\n"
     )
     done = subprocess.run(

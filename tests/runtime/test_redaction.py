@@ -1,4 +1,5 @@
-"""Credentials in messages: URLs, assignments, headers and secret variables are hidden; other text stays."""
+"""Credentials in messages: URLs, assignments, headers and secret variables are hidden; other text
+stays."""
 
 import json
 import os

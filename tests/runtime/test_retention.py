@@ -27,7 +27,8 @@ class World:
         self.previous: int | None = None
 
     def run(self, fresh: int) -> None:
-        """Run the pipeline; the first ``fresh`` stages from the end are new, and the others come from the cache."""
+        """Run the pipeline; the first ``fresh`` stages from the end are new, and the others come
+        from the cache."""
         inputs, hashes = frozenset[str](), set[str]()
         for position, name in enumerate(CHAIN):
             cached = [unit for unit in self.present if unit.name == name]
@@ -51,8 +52,12 @@ class World:
 
     def needed(self) -> set[str]:
         """Hashes of the versions with an alias."""
-        return {digest for number in (self.champion, self.previous) if number is not None
-                for digest in self.versions[number]}  # fmt: skip
+        return {
+            digest
+            for number in (self.champion, self.previous)
+            if number is not None
+            for digest in self.versions[number]
+        }
 
     def clean(self, deletions: int) -> None:
         """Delete what ``unneeded`` returns; a kill ends it after some ``deletions``."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def main(address: str) -> int:
-    """Send the command to the server at the address, with this process's streams; return its exit code."""
+    """Send the command to the server at the address, with this process's streams; return its exit
+    code."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         request = {

@@ -1,4 +1,5 @@
-"""A process with all third-party packages, which forks one process per command: importing them takes seconds.
+"""A process with all third-party packages, which forks one process per command: importing them
+takes seconds.
 
 It imports no module of this project: each command imports its own, as a new interpreter does.
 """
@@ -17,20 +18,46 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = (
-    "boto3", "dvc.cli.parser", "dvc.dependency", "dvc.repo.artifacts", "dvc.repo.datasets", "dvc.repo.graph",
-    "dvc.repo.index", "dvc.repo.metrics.show", "dvc.repo.params", "dvc.repo.plots", "dvc.repo.reproduce",
-    "dvc.stage.cache", "dvc.utils.strictyaml", "dvc_data.hashfile.db.local", "faiss", "gensim.models", "jinja2",
-    "matplotlib.pyplot", "mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store", "networkx", "pandas",
-    "pyarrow.dataset", "pyarrow.parquet", "pydantic", "rich.progress", "scipy.stats",
-    "sklearn.feature_extraction.text", "timm", "torch._dynamo", "torchvision.transforms.v2",
-)  # fmt: skip
+    "boto3",
+    "dvc.cli.parser",
+    "dvc.dependency",
+    "dvc.repo.artifacts",
+    "dvc.repo.datasets",
+    "dvc.repo.graph",
+    "dvc.repo.index",
+    "dvc.repo.metrics.show",
+    "dvc.repo.params",
+    "dvc.repo.plots",
+    "dvc.repo.reproduce",
+    "dvc.stage.cache",
+    "dvc.utils.strictyaml",
+    "dvc_data.hashfile.db.local",
+    "faiss",
+    "gensim.models",
+    "jinja2",
+    "matplotlib.pyplot",
+    "mlflow.pyfunc",
+    "mlflow.store.tracking.sqlalchemy_store",
+    "networkx",
+    "pandas",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "pydantic",
+    "rich.progress",
+    "scipy.stats",
+    "sklearn.feature_extraction.text",
+    "timm",
+    "torch._dynamo",
+    "torchvision.transforms.v2",
+)
 PROJECT = {"bifocal", "components", "pipelines", "runtime"}
 HEADER = 8
 """Bytes of the length of a request."""
 
 
 def serve(listener: socket.socket) -> dict[str, Any]:
-    """Fork a process for each command; return the request in that process. Another one waits for its exit code."""
+    """Fork a process for each command; return the request in that process. Another one waits for
+    its exit code."""
     while True:
         connection, _ = listener.accept()
         waiting = os.fork()

@@ -13,7 +13,8 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def warm_python(folder: Path) -> Iterator[Path]:
-    """Yield a folder for ``PATH`` whose programs ``python -m MODULE`` and ``dvc`` run without imports of packages."""
+    """Yield a folder for ``PATH`` whose programs ``python -m MODULE`` and ``dvc`` run without
+    imports of packages."""
     address = folder / "socket"
     # The packages read these variables when they are imported.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -25,7 +26,8 @@ def warm_python(folder: Path) -> Iterator[Path]:
     for name, module in (("python", ""), ("dvc", "-m dvc ")):
         program = folder / name
         program.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -IS "{HERE / "client.py"}" "{address}" {module}"$@"\n'
+            f'#!/bin/sh\nexec "{sys.executable}" -IS "{HERE / "client.py"}" "{address}" '
+            f'{module}"$@"\n'
         )
         program.chmod(0o755)
     try:

@@ -1,4 +1,5 @@
-"""The Faster R-CNN of bottom-up attention: ResNet-101, trained on objects and attributes of Visual Genome."""
+"""The Faster R-CNN of bottom-up attention: ResNet-101, trained on objects and attributes of Visual
+Genome."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,8 @@ from torch.nn.functional import interpolate, max_pool2d, relu
 from bifocal.backbones.state import load_into
 
 STRIDE, POOLED = 16, 14
-"""Pixels per cell of the map that regions are pooled from, and cells per side of a pooled region."""
+"""Pixels per cell of the map that regions are pooled from, and cells per side of a pooled
+region."""
 RATIOS, SCALES = (0.5, 1.0, 2.0), (4, 8, 16, 32)
 MEAN_BGR = (102.9801, 115.9465, 122.7717)
 MIN_SIDE, PROPOSALS_BEFORE, PROPOSALS, PROPOSAL_OVERLAP = 16, 6000, 300, 0.7
@@ -54,8 +56,9 @@ class BottomUpBackbone:
     def download_url(self) -> str:
         """Return where the checkpoint is published, and how to convert it."""
         return (
-            "bua-caffe-frcn-r101-k36.pth (R101-k36 of github.com/MILVLG/bottom-up-attention.pytorch), convert it with "
-            "'python -m pipelines convert bottom-up'"
+            "bua-caffe-frcn-r101-k36.pth (R101-k36 of "
+            "github.com/MILVLG/bottom-up-attention.pytorch), convert it with 'python -m "
+            "pipelines convert bottom-up'"
         )
 
 
@@ -76,7 +79,8 @@ class ConvNorm(nn.Conv2d):
 
 
 class Bottleneck(nn.Module):
-    """Residual block of three convolutions. The first 1 x 1 convolution has the stride, as in He et al., CVPR 2016."""
+    """Residual block of three convolutions. The first 1 x 1 convolution has the stride, as in He et
+    al., CVPR 2016."""
 
     def __init__(self, inputs: int, width: int, stride: int, dilation: int) -> None:
         super().__init__()
@@ -93,10 +97,11 @@ class Bottleneck(nn.Module):
 
 
 class BottomUpNetwork(nn.Module):
-    """Map, proposals and regions of the detector: BGR pixels (1, 3, H, W) less ``MEAN_BGR`` -> (1, 16 width, h, w).
+    """Map, proposals and regions of the detector: BGR pixels (1, 3, H, W) less ``MEAN_BGR`` -> (1,
+    16 width, h, w).
 
-    ``blocks`` are the residual blocks of res2 to res5, ``width`` the channels of the stem; a region has 32 times as
-    many features. The first of the ``classes`` is the background.
+    ``blocks`` are the residual blocks of res2 to res5, ``width`` the channels of the stem; a region
+    has 32 times as many features. The first of the ``classes`` is the background.
     """
 
     def __init__(
@@ -124,7 +129,8 @@ class BottomUpNetwork(nn.Module):
         return features
 
     def proposals(self, maps: Tensor, height: int, width: int, scale: float) -> Tensor:
-        """Return the boxes (P, 4) that probably hold an object, best first, in pixels of the resized image."""
+        """Return the boxes (P, 4) that probably hold an object, best first, in pixels of the
+        resized image."""
         hidden = relu(self.rpn["conv"](maps))
         # The channels of the background come first, then the channels of the objects.
         logits = self.rpn["objectness_logits"](hidden).unflatten(1, (2, -1))
@@ -137,7 +143,8 @@ class BottomUpNetwork(nn.Module):
         return boxes[suppress(boxes, scores[:PROPOSALS_BEFORE], PROPOSAL_OVERLAP)[:PROPOSALS]]
 
     def regions(self, maps: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features (P, 32 width), pool5, and the class probabilities (P, classes) of boxes."""
+        """Return the features (P, 32 width), pool5, and the class probabilities (P, classes) of
+        boxes."""
         from torchvision.ops import roi_pool
 
         pooled = roi_pool(maps, [boxes], POOLED, 1 / STRIDE)
@@ -146,9 +153,11 @@ class BottomUpNetwork(nn.Module):
 
 
 def resize(pixels: Tensor, shorter: int, longer: int) -> tuple[Tensor, float]:
-    """Return RGB pixels (3, h, w) from 0 to 255 as the network's input (1, 3, H, W), and the scale of the resizing.
+    """Return RGB pixels (3, h, w) from 0 to 255 as the network's input (1, 3, H, W), and the scale
+    of the resizing.
 
-    The shorter side becomes ``shorter`` pixels, the longer at most ``longer``; as OpenCV, without antialiasing.
+    The shorter side becomes ``shorter`` pixels, the longer at most ``longer``; as OpenCV, without
+    antialiasing.
     """
     height, width = pixels.shape[1:]
     scale = shorter / min(height, width)
@@ -164,7 +173,8 @@ def resize(pixels: Tensor, shorter: int, longer: int) -> tuple[Tensor, float]:
 
 
 def anchor_grid(height: int, width: int) -> Tensor:
-    """Return the anchors (height * width * 12, 4) of a map, row by row: in a cell, all scales of a ratio, by ratio."""
+    """Return the anchors (height * width * 12, 4) of a map, row by row: in a cell, all scales of a
+    ratio, by ratio."""
     ratios, scales = torch.tensor(RATIOS), torch.tensor(SCALES)
     widths = (STRIDE**2 / ratios).sqrt().round()
     heights = (widths * ratios).round()
@@ -180,7 +190,8 @@ def anchor_grid(height: int, width: int) -> Tensor:
 
 
 def decode(anchors: Tensor, deltas: Tensor) -> Tensor:
-    """Return the boxes (n, 4) of anchors (n, 4) and their predicted shifts and log scales (n, 4)."""
+    """Return the boxes (n, 4) of anchors (n, 4) and their predicted shifts and log scales (n,
+    4)."""
     sides = anchors[:, 2:] - anchors[:, :2] + 1
     centers = anchors[:, :2] + sides / 2 + deltas[:, :2] * sides
     half = deltas[:, 2:].clamp(max=MAX_LOG_SCALE).exp() * sides / 2
@@ -194,7 +205,8 @@ def clip(boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def suppress(boxes: Tensor, scores: Tensor, overlap: float) -> Tensor:
-    """Return the rows that survive non-maximum suppression, best first; a box includes its last pixels."""
+    """Return the rows that survive non-maximum suppression, best first; a box includes its last
+    pixels."""
     from torchvision.ops import nms
 
     return cast(Tensor, nms(boxes + boxes.new_tensor([0, 0, 1, 1]), scores, overlap))
@@ -210,10 +222,11 @@ def _stage(blocks: int, inputs: int, width: int, stride: int, dilation: int = 1)
 def convert_bottom_up(
     checkpoint: Path, target: Path, network: BottomUpNetwork | None = None
 ) -> int:
-    """Write the weights that ``BottomUp`` loads with ``FromFile`` to ``target``; return the number of tensors.
+    """Write the weights that ``BottomUp`` loads with ``FromFile`` to ``target``; return the number
+    of tensors.
 
-    The checkpoint is ``bua-caffe-frcn-r101-k36.pth`` or ``bua-caffe-frcn-r101-k10-100.pth`` of Yu et al.
-    (github.com/MILVLG/bottom-up-attention.pytorch); no code in it runs.
+    The checkpoint is ``bua-caffe-frcn-r101-k36.pth`` or ``bua-caffe-frcn-r101-k10-100.pth`` of Yu
+    et al. (github.com/MILVLG/bottom-up-attention.pytorch); no code in it runs.
     """
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)

@@ -1,4 +1,5 @@
-"""Detectors of torchvision, and regions of those without a head for proposals: RetinaNet, FCOS, SSD."""
+"""Detectors of torchvision, and regions of those without a head for proposals: RetinaNet, FCOS,
+SSD."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -11,7 +12,8 @@ POOLED_SIZE, CANDIDATES = 7, 300
 
 
 class Detector:
-    """A frozen detector of torchvision with random weights; ``two_stage`` if its head classifies proposed boxes."""
+    """A frozen detector of torchvision with random weights; ``two_stage`` if its head classifies
+    proposed boxes."""
 
     classifier_prefix = ""
 
@@ -55,7 +57,8 @@ class Detections(NamedTuple):
 
 
 def detect(network: Any, images: Sequence[Tensor], overlap: float, count: int) -> list[Detections]:
-    """Return at most ``count`` best detections per image; the images (3, H, W) in [0, 1] have one shape."""
+    """Return at most ``count`` best detections per image; the images (3, H, W) in [0, 1] have one
+    shape."""
     from torchvision.ops import nms
 
     # A threshold would leave an image of weak scores without any region.

@@ -1,4 +1,5 @@
-"""A timm model as a backbone: its configuration, the size of its images, feature maps and tokens."""
+"""A timm model as a backbone: its configuration, the size of its images, feature maps and
+tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ Pooling = Literal["network", "class_and_mean"]
 
 @dataclass(frozen=True)
 class BackboneConfig:
-    """A timm model and the preprocessing of its images; None stands for the value that timm states for the weights."""
+    """A timm model and the preprocessing of its images; None stands for the value that timm states
+    for the weights."""
 
     backbone: str  # with or without the tag of the weights ("resnet152.a1_in1k")
     size: int | None = None  # side in pixels; the longer side with the resize "aspect"
@@ -30,31 +32,35 @@ class BackboneConfig:
 
 
 def input_size(configuration: Mapping[str, Any], model_arguments: Mapping[str, Any]) -> int:
-    """Return the side of the square that the model takes, in pixels; ``img_size`` replaces timm's size."""
+    """Return the side of the square that the model takes, in pixels; ``img_size`` replaces timm's
+    size."""
     size = model_arguments.get("img_size", configuration["input_size"][1:])
     height, width = (size, size) if isinstance(size, int) else size
     if height != width:
         raise ValueError(
-            f"{configuration['architecture']} takes images of {height} x {width} pixels, not square: set size"
+            f"{configuration['architecture']} takes images of {height} x {width} pixels, not "
+            "square: set size"
         )
     return int(height)
 
 
 def input_resize(configuration: Mapping[str, Any]) -> ResizeOrCrop:
-    """Return how timm brings images to the size of the model: "crop", or "square" for its mode "squash"."""
+    """Return how timm brings images to the size of the model: "crop", or "square" for its mode
+    "squash"."""
     mode, share = configuration["crop_mode"], configuration["crop_pct"]
     if mode == "center":
         return "crop"
     if mode == "squash" and share == 1:
         return "square"
     raise ValueError(
-        f"timm crops images of {configuration['architecture']} by {mode!r} with crop_pct {share}: set resize to "
-        "square, aspect or crop"
+        f"timm crops images of {configuration['architecture']} by {mode!r} with crop_pct "
+        f"{share}: set resize to square, aspect or crop"
     )
 
 
 def scaled_side(configuration: Mapping[str, Any], size: int) -> int:
-    """Return the pixels of the shorter side before the central square of ``size`` pixels is cropped, as timm's."""
+    """Return the pixels of the shorter side before the central square of ``size`` pixels is
+    cropped, as timm's."""
     share: float = configuration["crop_pct"]
     return floor(size / share)
 
@@ -75,7 +81,8 @@ def check_input_size(network: nn.Module, name: str, size: int) -> None:
 
 
 def is_transformer(network: nn.Module) -> bool:
-    """Return whether the network puts class tokens or registers before the tokens of the patches."""
+    """Return whether the network puts class tokens or registers before the tokens of the
+    patches."""
     return hasattr(network, "num_prefix_tokens")
 
 
@@ -85,7 +92,8 @@ def prefix_tokens(network: nn.Module) -> int:
 
 
 def token_map(network: nn.Module, tokens: Tensor, height: int, width: int) -> Tensor:
-    """Return the normalized tokens (B, T, C) of the patches, without class tokens, as a map (B, C, rows, columns)."""
+    """Return the normalized tokens (B, T, C) of the patches, without class tokens, as a map (B, C,
+    rows, columns)."""
     patches = normalized(network, tokens[:, prefix_tokens(network) :])
     rows, columns = _grid_size(network, patches.shape[1], height, width)
     cells: Tensor = patches.transpose(1, 2).unflatten(2, (rows, columns))
@@ -93,7 +101,8 @@ def token_map(network: nn.Module, tokens: Tensor, height: int, width: int) -> Te
 
 
 def normalized(network: nn.Module, tokens: Tensor) -> Tensor:
-    """Apply the normalization that timm applies to the mean of the tokens, if the tokens (B, T, C) have had none."""
+    """Apply the normalization that timm applies to the mean of the tokens, if the tokens (B, T, C)
+    have had none."""
     norm, pooled_norm = getattr(network, "norm", None), getattr(network, "fc_norm", None)
     if not isinstance(norm, nn.Identity) or pooled_norm is None:
         return tokens
@@ -102,7 +111,8 @@ def normalized(network: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def class_and_mean(network: nn.Module, tokens: Tensor) -> Tensor:
-    """Return the class token and the mean of the patches' tokens, concatenated: (B, T, C) -> (B, 2 C)."""
+    """Return the class token and the mean of the patches' tokens, concatenated: (B, T, C) -> (B, 2
+    C)."""
     if not prefix_tokens(network):
         raise ValueError(f"{type(network).__name__} has no class token: set pooling to network")
     tokens = normalized(network, tokens)
@@ -118,16 +128,18 @@ def _grid_size(network: nn.Module, tokens: int, height: int, width: int) -> tupl
     if height == width and isqrt(tokens) ** 2 == tokens:
         return isqrt(tokens), isqrt(tokens)
     raise ValueError(
-        f"{type(network).__name__} gives {tokens} tokens for {height} x {width} pixels, not a grid of patches: "
-        "set stage to one of its stages, counted from 0"
+        f"{type(network).__name__} gives {tokens} tokens for {height} x {width} pixels, not a "
+        "grid of patches: set stage to one of its stages, counted from 0"
     )
 
 
 class TimmBackbone(DescribedBackbone):
-    """A frozen timm model with random weights; without its classifier, unless ``with_classifier``."""
+    """A frozen timm model with random weights; without its classifier, unless
+    ``with_classifier``."""
 
     def __init__(self, config: BackboneConfig, with_classifier: bool = False) -> None:
-        import timm  # imported here: it takes seconds, and a process that only reads a store does not need it
+        # imported here: it takes seconds, and a process that only reads a store does not need it
+        import timm
 
         self.config, self.name = config, config.backbone
         self.model_arguments, self.with_classifier = config.model_arguments or {}, with_classifier
@@ -168,11 +180,13 @@ class TimmBackbone(DescribedBackbone):
         return cast(dict[str, Tensor], model.state_dict())
 
     def download_url(self) -> str:
-        """Return the address of the file that timm downloads from the Hugging Face hub, or from its mirror."""
+        """Return the address of the file that timm downloads from the Hugging Face hub, or from its
+        mirror."""
         return file_address(str(self.network.pretrained_cfg.get("hf_hub_id")), "model.safetensors")
 
     def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before the crop."""
+        """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before
+        the crop."""
         if self.resize == "crop":
             return to_pixels(resize_shorter(image, self.scaled, self.interpolation))
         return to_pixels(resize_image(image, self.size, self.resize, self.interpolation))
@@ -182,11 +196,13 @@ class TimmBackbone(DescribedBackbone):
         return normalize_pixels(pixels.to(self.device), self.mean, self.std)
 
     def blank_image(self) -> Tensor:
-        """Return a black square image (1, 3, size, size) uint8, from which the shapes of feature maps are measured."""
+        """Return a black square image (1, 3, size, size) uint8, from which the shapes of feature
+        maps are measured."""
         return torch.zeros(1, 3, self.size, self.size, dtype=torch.uint8)
 
     def feature_map(self, pixels: Tensor, stage: int | None) -> Tensor:
-        """Map images (B, 3, H, W) uint8 to a stage's (B, C, h, w); None for ``forward_features``."""
+        """Map images (B, 3, H, W) uint8 to a stage's (B, C, h, w); None for
+        ``forward_features``."""
         inputs = self.normalize(pixels)
         if stage is not None:
             norm = {"norm": True} if is_transformer(self.network) else {}
@@ -205,7 +221,8 @@ class TimmBackbone(DescribedBackbone):
         return cast(Tensor, features if channels_first else features.permute(0, 3, 1, 2))
 
     def pooled(self, pixels: Tensor, pooling: Pooling) -> Tensor:
-        """Map images (B, 3, H, W) uint8 to vectors (B, C): "network" pools as for timm's classifier."""
+        """Map images (B, 3, H, W) uint8 to vectors (B, C): "network" pools as for timm's
+        classifier."""
         features = self.network.forward_features(self.normalize(pixels))
         if pooling == "class_and_mean":
             return class_and_mean(self.network, features)
@@ -253,15 +270,17 @@ class TimmBackbone(DescribedBackbone):
             return [maps.shape[1] for maps in self.layer_maps(self.blank_image(), names)]
 
     def class_maps(self, features: Tensor) -> Tensor:
-        """Apply the classifier to each cell of the last map: (B, C, h, w) -> (B, K, h, w); Zhou et al., CVPR 2016."""
+        """Apply the classifier to each cell of the last map: (B, C, h, w) -> (B, K, h, w); Zhou et
+        al., CVPR 2016."""
         classifier, channels = (
             self.network.get_classifier() if self.with_classifier else None,
             features.shape[1],
         )
         if not isinstance(classifier, nn.Linear) or classifier.in_features != channels:
             raise ValueError(
-                f"the classifier of {self.name} is {classifier}, expected a linear layer on the {channels} "
-                "channels of the last map: set classes to false, or name another last layer"
+                f"the classifier of {self.name} is {classifier}, expected a linear layer on "
+                f"the {channels} channels of the last map: set classes to false, or name "
+                "another last layer"
             )
         return cast(Tensor, classifier(features.movedim(1, 3))).softmax(dim=3).movedim(3, 1)
 

@@ -12,21 +12,25 @@ from bifocal.backbones.state import load_feature_weights
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 
 EvalResize = Literal["stretch", "scale_and_crop", "as_is"]
-"""Resizing of images in evaluation. ``stretch``: to a square, which changes the aspect ratio (BEAN, section 4.2).
-``scale_and_crop``: the shorter side to 256 pixels, then the central 224 x 224 (VSE++). ``as_is``: no resizing."""
+"""Resizing of images in evaluation. ``stretch``: to a square, which changes the aspect ratio (BEAN,
+section 4.2).
+``scale_and_crop``: the shorter side to 256 pixels, then the central 224 x 224 (VSE++). ``as_is``:
+no resizing."""
 CROP_SIZE, SHORTER_SIDE = 224, 256
 MIN_CROP_AREA, CROP_ASPECTS = 0.08, (3 / 4, 4 / 3)
 EVAL_BATCH_SIZE = 32
-"""Images per forward pass in evaluation: bounds the memory for maps when a whole collection is embedded."""
+"""Images per forward pass in evaluation: bounds the memory for maps when a whole collection is
+embedded."""
 
 
 class TailLayers(nn.Module):
     """The layers of a timm model from the output of ``after`` to ``forward_features``.
 
-    The statistics of batch norm and the weights of grouped convolutions, such as depthwise ones, are frozen.
+    The statistics of batch norm and the weights of grouped convolutions, such as depthwise ones,
+    are frozen.
 
-    Called with maps of ``after``, it returns the outputs of the layers ``also``, and last of ``forward_features``.
-    ``also`` may name ``after``.
+    Called with maps of ``after``, it returns the outputs of the layers ``also``, and last of
+    ``forward_features``. ``also`` may name ``after``.
     """
 
     def __init__(self, network: nn.Module, after: str, also: Sequence[str] = ()) -> None:
@@ -38,7 +42,8 @@ class TailLayers(nn.Module):
         inputs = [node for node in graph.nodes if node.target == after]
         if len(inputs) != 1:
             raise ValueError(
-                f"{after} is not a step of {type(network).__name__}.forward_features: name another layer"
+                f"{after} is not a step of {type(network).__name__}.forward_features: name "
+                "another layer"
             )
         (image,) = [node for node in graph.nodes if node.op == "placeholder"]
         with graph.inserting_after(image):
@@ -81,14 +86,16 @@ def _last_node(graph: fx.Graph, network: nn.Module, name: str) -> fx.Node:
     ]
     if not found or not name:
         raise ValueError(
-            f"{name!r} is not a step of {type(network).__name__}.forward_features: name another layer"
+            f"{name!r} is not a step of {type(network).__name__}.forward_features: name "
+            "another layer"
         )
     last: fx.Node = found[-1]
     return last
 
 
 class _Tracer(fx.Tracer):
-    """Follows ``forward_features`` through sequences down to single blocks, but not into ``after``."""
+    """Follows ``forward_features`` through sequences down to single blocks, but not into
+    ``after``."""
 
     traced_func_name = "forward_features"
 
@@ -102,7 +109,8 @@ class _Tracer(fx.Tracer):
 
 
 class FrozenLayers(nn.Module):
-    """Layer outputs (B, C, h, w) of a frozen timm model, by name, for square images with ``size`` pixels."""
+    """Layer outputs (B, C, h, w) of a frozen timm model, by name, for square images with ``size``
+    pixels."""
 
     def __init__(
         self,
@@ -133,15 +141,17 @@ class FrozenLayers(nn.Module):
         return super().train(False)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the weights that the extractors ImageFiles and Pixels keep in a feature directory."""
+        """Load the weights that the extractors ImageFiles and Pixels keep in a feature
+        directory."""
         load_feature_weights(self.network, directory, self.backbone.classifier_prefix)
 
 
 class PixelBackbone(nn.Module):
-    """A timm backbone with normalization and without its classifier; random weights until ``load_pretrained``.
+    """A timm backbone with normalization and without its classifier; random weights until
+    ``load_pretrained``.
 
-    Pixels (B, 3, H, W), bytes or floats from 0 to 255, become maps (B, C, h, w); H and W are free if the model is fully
-    convolutional.
+    Pixels (B, 3, H, W), bytes or floats from 0 to 255, become maps (B, C, h, w); H and W are free
+    if the model is fully convolutional.
     """
 
     mean: Tensor
@@ -163,14 +173,16 @@ class PixelBackbone(nn.Module):
         return features
 
     def load_pretrained(self, directory: Path) -> dict[str, Tensor]:
-        """Load the backbone's weights from a feature directory; return the tensors of other modules by name."""
+        """Load the backbone's weights from a feature directory; return the tensors of other modules
+        by name."""
         return load_feature_weights(self.network, directory, self.classifier_prefix)
 
 
 def resize_for_eval(
     pixels: Tensor, mask: Tensor, method: EvalResize, image_size: int
 ) -> list[Tensor]:
-    """Cut the padding from B images (B, 3, H, W) and resize them as in evaluation, to ``image_size`` pixels."""
+    """Cut the padding from B images (B, 3, H, W) and resize them as in evaluation, to
+    ``image_size`` pixels."""
     if method == "stretch":
         return [
             resize_pixels(image, image_size, image_size) for image in whole_images(pixels, mask)
@@ -189,7 +201,8 @@ def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
 def random_crops(
     images: Sequence[Tensor], size: int, min_area: float = MIN_CROP_AREA, *, mirror: bool = False
 ) -> Tensor:
-    """Return a random crop of each of B images, resized to (B, 3, size, size), as in VSE++ and BEAN (section 4.1).
+    """Return a random crop of each of B images, resized to (B, 3, size, size), as in VSE++ and BEAN
+    (section 4.1).
 
     With ``mirror``, half of the crops are mirrored, at random.
     """
@@ -224,7 +237,8 @@ def scale_shorter_side(image: Tensor) -> Tensor:
 
 
 def center_crop(image: Tensor) -> Tensor:
-    """Crop the central square, whose side is 224/256 of the shorter side, and resize it to (3, 224, 224)."""
+    """Crop the central square, whose side is 224/256 of the shorter side, and resize it to (3, 224,
+    224)."""
     height, width = image.shape[1:]
     side = max(1, round(min(height, width) * CROP_SIZE / SHORTER_SIDE))
     top, left = (height - side) // 2, (width - side) // 2

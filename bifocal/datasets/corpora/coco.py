@@ -10,16 +10,20 @@ SUBSETS = ("train2014", "val2014")
 
 
 class COCO:
-    """123,287 photographs with five captions or a few more: 82,783 train, 30,504 restval, 5,000 val, 5,000 test.
+    """123,287 photographs with five captions or a few more: 82,783 train, 30,504 restval, 5,000
+    val, 5,000 test.
 
-    Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. The image id is its ``cocoid``.
+    Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. The image id is its
+    ``cocoid``.
 
     Args:
-        root: folder of ``dataset_coco.json`` and of its image folders ``train2014`` and ``val2014``.
-        restval: add the 30,504 images of the original validation set that are in neither val nor test to train, as
-            most papers since VSE++ do; if False, exclude and list them.
-        instances: add the objects of ``annotations/instances_train2014.json`` and ``instances_val2014.json``: the names
-            of categories become phrases with boxes and masks, as in ``COCOInstances`` (BEAN, section 4.2).
+        root: folder of ``dataset_coco.json`` and of its image folders ``train2014`` and
+            ``val2014``.
+        restval: add the 30,504 images of the original validation set that are in neither val nor
+            test to train, as most papers since VSE++ do; if False, exclude and list them.
+        instances: add the objects of ``annotations/instances_train2014.json`` and
+            ``instances_val2014.json``: the names of categories become phrases with boxes and masks,
+            as in ``COCOInstances`` (BEAN, section 4.2).
     """
 
     def __init__(

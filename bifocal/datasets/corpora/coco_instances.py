@@ -25,11 +25,13 @@ from bifocal.datasets.splits import check_fractions, draw_splits
 class COCOInstances:
     """Photographs with captions; the categories of their objects are phrases with boxes and masks.
 
-    Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. All instances of a category in an image are one
-    phrase ("person") with one box each and without caption_id. Its mask is the union of their segmentations.
+    Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. All instances of a category
+    in an image are one phrase ("person") with one box each and without caption_id. Its mask is the
+    union of their segmentations.
 
-    A crowd annotation (``iscrowd`` 1) is one region of many objects that are not separated. Its pixels belong to the
-    category's mask, but its box is not the box of an object: it is excluded and listed.
+    A crowd annotation (``iscrowd`` 1) is one region of many objects that are not separated. Its
+    pixels belong to the category's mask, but its box is not the box of an object: it is excluded
+    and listed.
 
     The subset ``train2017`` consists of ``annotations/captions_train2017.json``,
     ``annotations/instances_train2017.json`` and the folder ``train2017/``.
@@ -119,7 +121,8 @@ class _Object(NamedTuple):
 
 
 def add_instances(corpus: Corpus, path: Path) -> None:
-    """Add the objects of the images in a file of instances: phrases, excluded and broken annotations."""
+    """Add the objects of the images in a file of instances: phrases, excluded and broken
+    annotations."""
     content = read_json(path, "COCOInstances", "images", "annotations", "categories")
     image_ids, rejected = {image.image_id for image in corpus.images}, corpus.rejected
     groups: dict[tuple[str, str], list[_Object]] = defaultdict(list)
@@ -171,7 +174,8 @@ def _phrase(
     size: tuple[int, int] | None,
     rejected: list[RejectedEntry],
 ) -> PhraseEntry | None:
-    """Return the phrase of a category in an image, without objects whose segmentation cannot be read."""
+    """Return the phrase of a category in an image, without objects whose segmentation cannot be
+    read."""
     masks: list[Mask] = []
 
     def read(item: _Object) -> _Object:

@@ -12,10 +12,10 @@ from bifocal.datasets.base import SPLITS, Corpus, CorpusReader
 class Combined:
     """Splits of several corpora: train on one, choose the epoch on another, evaluate on a third.
 
-    The split "train" of the dataset is the split "train" of the first corpus; "val" and "test" likewise. Other splits
-    of a corpus are dropped. Two corpora may have equal ids, so an image id begins with the name of its corpus,
-    ``Flickr30kEntities/36979.jpg``, and caption ids count from 0. Published features have the ids of one corpus and
-    cannot be read for such a dataset.
+    The split "train" of the dataset is the split "train" of the first corpus; "val" and "test"
+    likewise. Other splits of a corpus are dropped. Two corpora may have equal ids, so an image id
+    begins with the name of its corpus, ``Flickr30kEntities/36979.jpg``, and caption ids count from
+    0. Published features have the ids of one corpus and cannot be read for such a dataset.
 
     Args:
         train, val, test: reader of the corpus of this split; None for a dataset without the split.

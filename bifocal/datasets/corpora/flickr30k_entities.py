@@ -1,4 +1,5 @@
-"""Flickr30k Entities in its published files: sentences with marked phrases, and one XML file of boxes per image."""
+"""Flickr30k Entities in its published files: sentences with marked phrases, and one XML file of
+boxes per image."""
 
 import re
 from collections import defaultdict
@@ -32,15 +33,15 @@ _NOT_VISUAL = "0"
 class Flickr30kEntities:
     """31,783 photographs with five captions each, and 244,000 phrases of the captions with boxes.
 
-    Plummer et al., "Flickr30k Entities", ICCV 2015, with its lists of splits. The image id is its file name. Phrases
-    without a box (scenes and phrases that name nothing visible) are excluded and listed. The category of a phrase is
-    its type, such as "people" or "bodyparts".
+    Plummer et al., "Flickr30k Entities", ICCV 2015, with its lists of splits. The image id is its
+    file name. Phrases without a box (scenes and phrases that name nothing visible) are excluded and
+    listed. The category of a phrase is its type, such as "people" or "bodyparts".
 
     The files count pixels from 1 and include the last pixel; the entries have the edges of the box.
 
     Args:
-        root: folder of ``Sentences``, ``Annotations``, the lists ``train.txt``, ``val.txt``, ``test.txt`` and the
-            photographs.
+        root: folder of ``Sentences``, ``Annotations``, the lists ``train.txt``, ``val.txt``,
+            ``test.txt`` and the photographs.
         images: folder of the photographs below ``root``.
     """
 
@@ -86,7 +87,8 @@ def plain_sentence(line: str) -> str:
 
 
 def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
-    """Return coreference chain, types and phrase of every mark in a line of a ``Sentences`` file."""
+    """Return coreference chain, types and phrase of every mark in a line of a ``Sentences``
+    file."""
     return (
         (match["chain"], match["types"][1:], match["phrase"]) for match in _PHRASE.finditer(line)
     )
@@ -95,7 +97,8 @@ def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
 def read_boxes(
     path: Path, rejected: list[RejectedEntry]
 ) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:
-    """Read an ``Annotations`` file: (width, height) of the image, and the boxes of every coreference chain."""
+    """Read an ``Annotations`` file: (width, height) of the image, and the boxes of every
+    coreference chain."""
     boxes: defaultdict[str, list[Box]] = defaultdict(list)
 
     def read(item: ElementTree.Element) -> None:

@@ -17,14 +17,17 @@ LISTS = {
 class Flickr8k:
     """8,000 photographs with five captions each.
 
-    Hodosh, Young and Hockenmaier, "Framing image description as a ranking task", JAIR 2013. The image id is its file
-    name; the caption id is its line in the caption file, from 0.
+    Hodosh, Young and Hockenmaier, "Framing image description as a ranking task", JAIR 2013. The
+    image id is its file name; the caption id is its line in the caption file, from 0.
 
-    A split without its list is empty. Images outside all lists, and their captions, are excluded and listed.
+    A split without its list is empty. Images outside all lists, and their captions, are excluded
+    and listed.
 
     Args:
-        root: folder of ``Flickr8k.token.txt`` and of the lists ``Flickr_8k.{train,dev,test}Images.txt``.
-        images: folder of the photographs below ``root``; the published archive calls it ``Flicker8k_Dataset``.
+        root: folder of ``Flickr8k.token.txt`` and of the lists
+            ``Flickr_8k.{train,dev,test}Images.txt``.
+        images: folder of the photographs below ``root``; the published archive calls it
+            ``Flicker8k_Dataset``.
     """
 
     def __init__(self, root: Path | str | None = None, images: str = "images") -> None:
@@ -47,7 +50,8 @@ class Flickr8k:
         listed = {entry.image_id for entry in corpus.images}
         if not folder.is_dir():
             raise ValueError(
-                f"Flickr8k: {folder} is not a folder; set the argument images to the photographs' folder"
+                f"Flickr8k: {folder} is not a folder; set the argument images to the "
+                "photographs' folder"
             )
         reason = f"in none of the lists {', '.join(LISTS[split] for split in lists)}"
         present = {path.name for path in folder.iterdir() if path.is_file()}

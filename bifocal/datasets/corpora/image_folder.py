@@ -18,33 +18,42 @@ from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars, unu
 from bifocal.datasets.splits import drawn_splits
 from bifocal.progress import log_line
 
-EXPECTED = "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file"
+EXPECTED = (
+    "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or "
+    "tar shards, or a zip file"
+)
 
 
 class ImageFolder:
     """A folder of images with captions, in the formats that people have.
 
-    - ``captions.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` with one row per caption: image, caption, and if you like
-      split, phrases and any other columns, which are kept as metadata. ``metadata.*`` is the same, with Hugging Face's
-      columns ``file_name`` and ``text``.
-    - ``photo.txt`` beside ``photo.jpg``, with one caption per line; or ``photo.json`` with the key ``caption``.
+    - ``captions.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` with one row per caption: image,
+      caption, and if you like split, phrases and any other columns, which are kept as metadata.
+      ``metadata.*`` is the same, with Hugging Face's columns ``file_name`` and ``text``.
+    - ``photo.txt`` beside ``photo.jpg``, with one caption per line; or ``photo.json`` with the key
+      ``caption``.
     - tar shards of such pairs, as WebDataset and img2dataset write them.
     - a zip file of any of these.
 
-    An image may have several captions: several rows, a list in one row, or several lines. Phrases with boxes are a
-    column ``phrases`` with ``[{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}]``, in pixels after EXIF rotation.
+    An image may have several captions: several rows, a list in one row, or several lines. Phrases
+    with boxes are a column ``phrases`` with ``[{"phrase": "the star", "boxes": [[x0, y0, x1,
+    y1]]}]``, in pixels after EXIF rotation.
 
-    The image id is the path of its file below ``root``. Without a column of splits, or without rows of a split, ``val``
-    and ``test`` are drawn from train by groups of images, so that near-duplicates are never in two splits.
+    The image id is the path of its file below ``root``. Without a column of splits, or without rows
+    of a split, ``val`` and ``test`` are drawn from train by groups of images, so that
+    near-duplicates are never in two splits.
 
     Args:
         root: the folder, or a zip file.
-        captions: file name of the table below ``root``; None for the only file called captions.* or metadata.*.
-        image_column, caption_column, split_column, phrases_column: names of columns; None to recognize them.
-        group_column: images with the same value are never in two splits, such as an article number or a photographer.
+        captions: file name of the table below ``root``; None for the only file called captions.* or
+            metadata.*.
+        image_column, caption_column, split_column, phrases_column: names of columns; None to
+            recognize them.
+        group_column: images with the same value are never in two splits, such as an article number
+            or a photographer.
         val, test: fractions of the images of train that are drawn for the splits that have no rows.
-        uncaptioned: keep images without captions: they are searched, not trained on. Otherwise they are listed as
-            rejected on purpose.
+        uncaptioned: keep images without captions: they are searched, not trained on. Otherwise they
+            are listed as rejected on purpose.
         encoding: of a text table.
         seed: of the drawn splits.
 
@@ -69,7 +78,8 @@ class ImageFolder:
     ) -> None:
         if min(val, test) < 0 or val + test >= 1:
             raise ValueError(
-                f"val is {val} and test is {test}: expected fractions in [0, 1) whose sum is less than 1"
+                f"val is {val} and test is {test}: expected fractions in [0, 1) whose sum is "
+                "less than 1"
             )
         self.root, self.captions, self.group_column = root, captions, group_column
         self.columns = {
@@ -107,7 +117,8 @@ class ImageFolder:
         return self._corpus(folder, rows, rejected, drawn_into=output_dir)
 
     def count_captioned(self) -> int | None:
-        """Count the image files that have a caption; None if they are in archives, which are not opened.
+        """Count the image files that have a caption; None if they are in archives, which are not
+        opened.
 
         Raises:
             ValueError: there are no captions.
@@ -148,8 +159,8 @@ class ImageFolder:
                     else ""
                 )
                 raise ValueError(
-                    f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}{unread}; 'bifocal index' "
-                    "searches images without captions"
+                    f"ImageFolder: {folder.root} has no captions: it must contain "
+                    f"{EXPECTED}{unread}; 'bifocal index' searches images without captions"
                 )
             columns = choose_columns(
                 table.columns, {"image": IMAGE, "caption": CAPTION}, "the files beside the images"
@@ -167,7 +178,8 @@ class ImageFolder:
                 )
             if path.suffix.lower() not in SUFFIXES:
                 raise ValueError(
-                    f"ImageFolder: captions is {self.captions!r}, expected a name that ends in {SUFFIXES}"
+                    f"ImageFolder: captions is {self.captions!r}, expected a name that ends in "
+                    f"{SUFFIXES}"
                 )
             return read_caption_table(path, self.encoding)
         return read_tables(folder, self.encoding)
@@ -219,4 +231,7 @@ def _recognized(table: CaptionTable, columns: CaptionColumns) -> str:
         for role, name in roles.items()
         if name
     )
-    return f"{table.path.name}: {len(table.rows):,} rows, {used}; kept as metadata: {', '.join(columns.others) or 'none'}"
+    return (
+        f"{table.path.name}: {len(table.rows):,} rows, {used}; kept as metadata: "
+        f"{', '.join(columns.others) or 'none'}"
+    )

@@ -12,9 +12,10 @@ TASK = "memorability"
 class LaMem:
     """60,000 images with memorability scores, without captions.
 
-    Khosla, Raju, Torralba and Oliva, "Understanding and predicting image memorability at a large scale", ICCV 2015. The
-    label of the task "memorability" is the fraction of people who recognized the image, in [0, 1], as published.
-    The image id is its file name. A split without its list is empty.
+    Khosla, Raju, Torralba and Oliva, "Understanding and predicting image memorability at a large
+    scale", ICCV 2015. The label of the task "memorability" is the fraction of people who recognized
+    the image, in [0, 1], as published. The image id is its file name. A split without its list is
+    empty.
 
     Args:
         root: folder of ``splits/train_1.txt``, ``val_1.txt``, ``test_1.txt`` and of ``images/``.

@@ -1,4 +1,5 @@
-"""Video memorability of MediaEval: the published CSV, and frames that the user has extracted from the videos."""
+"""Video memorability of MediaEval: the published CSV, and frames that the user has extracted from
+the videos."""
 
 import csv
 from collections import defaultdict
@@ -20,22 +21,24 @@ COLUMNS = {"short-term_memorability": SHORT_TERM, "long-term_memorability": LONG
 class MediaEval:
     """Frames of 7-second videos with the memorability of their video, without captions.
 
-    Cohendet et al., "MediaEval 2018: predicting media memorability", 2018. The tasks are "short_term_memorability" and
-    "long_term_memorability", in [0, 1] as in the CSV. Every frame has the scores of its video and belongs to the
-    video's group: frames are training samples, and the mean of their predictions is evaluated (thesis 5.5.1).
+    Cohendet et al., "MediaEval 2018: predicting media memorability", 2018. The tasks are
+    "short_term_memorability" and "long_term_memorability", in [0, 1] as in the CSV. Every frame has
+    the scores of its video and belongs to the video's group: frames are training samples, and the
+    mean of their predictions is evaluated (thesis 5.5.1).
 
-    The frames of ``video10.webm`` are ``video10-*.jpg`` (or png, webp). The thesis uses 7 of each, one per second:
-    ``ffmpeg -i video10.webm -vf fps=1 frames/video10-%d.jpg``. Videos without a frame and frames without a video are
-    excluded and listed.
+    The frames of ``video10.webm`` are ``video10-*.jpg`` (or png, webp). The thesis uses 7 of each,
+    one per second: ``ffmpeg -i video10.webm -vf fps=1 frames/video10-%d.jpg``. Videos without a
+    frame and frames without a video are excluded and listed.
 
     Args:
         root: folder of the CSV files and of the frames.
-        train: CSV below ``root``, with the columns video, short-term_memorability, long-term_memorability.
+        train: CSV below ``root``, with the columns video, short-term_memorability,
+            long-term_memorability.
         val: another CSV, or the fraction of the videos of ``train`` that are drawn for this split.
         test: as ``val``. The thesis has 8,000 videos for training and 2,000 for testing.
         frames: folder of the frames below ``root``.
-        lamem: folder of LaMem below ``root``; all of its images join train as in the thesis, with their memorability
-            as short-term memorability. None adds no images.
+        lamem: folder of LaMem below ``root``; all of its images join train as in the thesis, with
+            their memorability as short-term memorability. None adds no images.
         seed: seed of the draw.
     """
 
@@ -63,7 +66,8 @@ class MediaEval:
         folder = root / self.frames
         if not folder.is_dir():
             raise ValueError(
-                f"MediaEval: {folder} is not a folder; extract frames from the videos or set the argument frames"
+                f"MediaEval: {folder} is not a folder; extract frames from the videos or set "
+                "the argument frames"
             )
         frames: dict[str, list[str]] = defaultdict(list)
         for path in sorted(folder.iterdir()):

@@ -1,4 +1,5 @@
-"""Captions of published features: ``{split}_ims.npy``, ``{split}_caps.txt``, ``{split}_ids.txt``."""
+"""Captions of published features: ``{split}_ims.npy``, ``{split}_caps.txt``,
+``{split}_ids.txt``."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -15,16 +16,19 @@ CAPTIONS_PER_IMAGE = 5
 class PrecomputedCaptions:
     """Captions that VSE++ and SCAN publish with their features; there are no image files.
 
-    Faghri et al., "VSE++", BMVC 2018; Lee et al., "Stacked cross attention", ECCV 2018. Line n of ``caps`` belongs to
-    image n // 5. ``ims`` has one row per image, or one row per caption (each image five times in a row); the reader
-    distinguishes the two by the counts. The same holds for ``ids``; the first line of an image is its published id.
+    Faghri et al., "VSE++", BMVC 2018; Lee et al., "Stacked cross attention", ECCV 2018. Line n of
+    ``caps`` belongs to image n // 5. ``ims`` has one row per image, or one row per caption (each
+    image five times in a row); the reader distinguishes the two by the counts. The same holds for
+    ``ids``; the first line of an image is its published id.
 
-    The image id is ``train-000015-391895``: split, (first) row in ``ims``, published id. ``path`` of the images is
-    null, ``width`` and ``height`` 0, and ``sha256`` the hash of the row, so the dataset changes if the features do.
+    The image id is ``train-000015-391895``: split, (first) row in ``ims``, published id. ``path``
+    of the images is null, ``width`` and ``height`` 0, and ``sha256`` the hash of the row, so the
+    dataset changes if the features do.
 
     Args:
         root: folder of the files.
-        train, val, test: prefix of the files of each split. COCO's 5,000 test images are ``testall``.
+        train, val, test: prefix of the files of each split. COCO's 5,000 test images are
+            ``testall``.
     """
 
     def __init__(
@@ -51,7 +55,8 @@ class PrecomputedCaptions:
             images, rest = divmod(len(texts), CAPTIONS_PER_IMAGE)
             if rest:
                 raise ValueError(
-                    f"{root / f'{prefix}_caps.txt'} has {len(texts)} lines, expected {CAPTIONS_PER_IMAGE} per image"
+                    f"{root / f'{prefix}_caps.txt'} has {len(texts)} lines, expected "
+                    f"{CAPTIONS_PER_IMAGE} per image"
                 )
             array = root / f"{prefix}_ims.npy"
             rows = open_array(array, "PrecomputedCaptions")
@@ -80,7 +85,7 @@ def _per_image(count: int, images: int, path: Path, unit: str) -> int:
     captions = images * CAPTIONS_PER_IMAGE
     if count not in (images, captions):
         raise ValueError(
-            f"{path} has {count} {unit} for {captions} captions: expected {images} {unit}, one per image, "
-            f"or {captions}, one per caption"
+            f"{path} has {count} {unit} for {captions} captions: expected {images} {unit}, one "
+            f"per image, or {captions}, one per caption"
         )
     return 1 if count == images else CAPTIONS_PER_IMAGE

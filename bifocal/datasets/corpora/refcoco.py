@@ -18,20 +18,24 @@ from bifocal.datasets.formats.files import find_lists, read_json, require_root
 
 
 class RefCOCO:
-    """20,000 to 26,000 photographs of COCO train2014 with 95,000 to 142,000 expressions, each of one object.
+    """20,000 to 26,000 photographs of COCO train2014 with 95,000 to 142,000 expressions, each of
+    one object.
 
-    Yu et al., "Modeling context in referring expressions", ECCV 2016 (RefCOCO, RefCOCO+, split by UNC); Mao et al.,
-    CVPR 2016, with the split of Nagaraja et al., ECCV 2016 (RefCOCOg, split by UMD). The original files are pickles;
-    this reads the JSON files that the authors of MDETR published of them (Kamath et al., ICCV 2021), in COCO's format
-    with one image entry per expression: ``finetune_refcoco_train.json``.
+    Yu et al., "Modeling context in referring expressions", ECCV 2016 (RefCOCO, RefCOCO+, split by
+    UNC); Mao et al., CVPR 2016, with the split of Nagaraja et al., ECCV 2016 (RefCOCOg, split by
+    UMD). The original files are pickles; this reads the JSON files that the authors of MDETR
+    published of them (Kamath et al., ICCV 2021), in COCO's format with one image entry per
+    expression: ``finetune_refcoco_train.json``.
 
-    Each expression is a caption of its image and a phrase with one box. The category is the name of COCO's category,
-    the image id is COCO's. ``PhraseLocalization`` gives the accuracy of the papers: R@1 over the stored regions.
+    Each expression is a caption of its image and a phrase with one box. The category is the name of
+    COCO's category, the image id is COCO's. ``PhraseLocalization`` gives the accuracy of the
+    papers: R@1 over the stored regions.
 
     Args:
         root: folder of the JSON files and of the photographs.
         dataset: ``refcoco``, ``refcoco+`` (no words of place) or ``refcocog`` (longer expressions).
-        test: part that becomes the split "test": ``testA`` (people) or ``testB`` (other objects); ``test`` of RefCOCOg.
+        test: part that becomes the split "test": ``testA`` (people) or ``testB`` (other objects);
+            ``test`` of RefCOCOg.
         images: folder of the photographs below ``root``.
     """
 
@@ -44,7 +48,8 @@ class RefCOCO:
     ) -> None:
         if (test == "test") != (dataset == "refcocog"):
             raise ValueError(
-                f"{dataset} has no part {test!r}: RefCOCOg has test, the others have testA and testB"
+                f"{dataset} has no part {test!r}: RefCOCOg has test, the others have testA and "
+                "testB"
             )
         self.root, self.dataset, self.test, self.images = root, dataset, test, images
 

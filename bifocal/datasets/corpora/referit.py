@@ -1,4 +1,5 @@
-"""ReferIt (RefCLEF): regions of IAPR TC-12 photographs with descriptions by players of a reference game."""
+"""ReferIt (RefCLEF): regions of IAPR TC-12 photographs with descriptions by players of a reference
+game."""
 
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,19 @@ from bifocal.datasets.formats.files import find_lists, read_json, read_names, re
 
 
 class ReferIt:
-    """20,000 photographs with 99,535 regions and 130,000 descriptions of them: 9,000 train, 1,000 val, 10,000 test.
+    """20,000 photographs with 99,535 regions and 130,000 descriptions of them: 9,000 train, 1,000
+    val, 10,000 test.
 
-    Kazemzadeh et al., "ReferItGame", EMNLP 2014, with the split and the files of Hu et al., "Natural language object
-    retrieval", CVPR 2016. As in Akbari et al., CVPR 2019, each region has its unique descriptions. Each description is
-    a caption of its image and a phrase with one box. Regions without a description are excluded and listed.
+    Kazemzadeh et al., "ReferItGame", EMNLP 2014, with the split and the files of Hu et al.,
+    "Natural language object retrieval", CVPR 2016. As in Akbari et al., CVPR 2019, each region has
+    its unique descriptions. Each description is a caption of its image and a phrase with one box.
+    Regions without a description are excluded and listed.
 
     Boxes in the files include their last pixel; the entries have the edges of the box.
 
     Args:
-        root: folder of ``referit_bbox.json``, ``referit_imsize.json`` and, per split, ``referit_query_*.json`` and
-            ``referit_*_imlist.txt``.
+        root: folder of ``referit_bbox.json``, ``referit_imsize.json`` and, per split,
+            ``referit_query_*.json`` and ``referit_*_imlist.txt``.
         images: folder of the photographs below ``root``.
     """
 

@@ -11,7 +11,8 @@ from bifocal.datasets.base import Corpus, CorpusReader, ImageEntry
 
 
 class Subset:
-    """Random images of a corpus, for a quick trial: every split keeps its share, and two images or more.
+    """Random images of a corpus, for a quick trial: every split keeps its share, and two images or
+    more.
 
     Args:
         corpus: reader of the corpus.

@@ -44,29 +44,35 @@ _Listing = tuple[dict[str, str], list[ImageEntry], list[CaptionEntry], list[Reje
 class VisualGenome:
     """108,000 photographs, each with about fifty regions and a description of each region.
 
-    Krishna et al., "Visual Genome", IJCV 2017. By default it is filtered as in Akbari et al., CVPR 2019, section 4.1,
-    after Johnson et al., "DenseCap", CVPR 2016: signs and punctuation are removed; regions without a description or
-    with more than ten words are excluded and listed; boxes are clipped to the image. Every description is a caption of
-    its image and a phrase with one box.
+    Krishna et al., "Visual Genome", IJCV 2017. By default it is filtered as in Akbari et al., CVPR
+    2019, section 4.1, after Johnson et al., "DenseCap", CVPR 2016: signs and punctuation are
+    removed; regions without a description or with more than ten words are excluded and listed;
+    boxes are clipped to the image. Every description is a caption of its image and a phrase with
+    one box.
 
-    With ``coco``, the corpus has only the images that are also in COCO (matched by ``coco_id``), all in the split test,
-    with COCO's captions and under COCO's ids, by which features of COCO are published: the pointing game of BEAN,
-    section 4.2 (17,471 images of COCO val2014, with descriptions of any length). Of two images with one ``coco_id``,
-    the second is excluded.
+    With ``coco``, the corpus has only the images that are also in COCO (matched by ``coco_id``),
+    all in the split test, with COCO's captions and under COCO's ids, by which features of COCO are
+    published: the pointing game of BEAN, section 4.2 (17,471 images of COCO val2014, with
+    descriptions of any length). Of two images with one ``coco_id``, the second is excluded.
 
     Args:
-        root: folder of ``image_data.json``, ``region_descriptions.json``, the splits and the photographs.
-        splits: file of the splits below ``root``, ``{"train": [image ids], "val": ..., "test": ...}``, as DenseCap
-            publishes it; or the number of images of each split, drawn at random, such as the 80,000, 10,000 and 10,000
+        root: folder of ``image_data.json``, ``region_descriptions.json``, the splits and the
+            photographs.
+        splits: file of the splits below ``root``,
+            ``{"train": [image ids], "val": ..., "test": ...}``, as DenseCap publishes it; or the
+            number of images of each split, drawn at random, such as the 80,000, 10,000 and 10,000
             of Gordo and Larlus, CVPR 2017.
-        coco: COCO's captions file below ``root``, such as ``captions_val2014.json``; None for all images.
+        coco: COCO's captions file below ``root``, such as ``captions_val2014.json``; None for all
+            images.
         max_words: longer descriptions are excluded; None for no limit.
         seed: of the drawn splits.
-        objects: file of the objects below ``root``, such as ``objects.json``: the number of objects of each WordNet
-            synset becomes a label of the task "synsets" (Gordo and Larlus, section 4); None for no labels.
+        objects: file of the objects below ``root``, such as ``objects.json``: the number of objects
+            of each WordNet synset becomes a label of the task "synsets" (Gordo and Larlus, section
+            4); None for no labels.
 
     Raises:
-        ValueError: ``max_words`` is less than 1, or the numbers in ``splits`` are not for train, val and test.
+        ValueError: ``max_words`` is less than 1, or the numbers in ``splits`` are not for train,
+            val and test.
     """
 
     def __init__(
@@ -82,8 +88,8 @@ class VisualGenome:
             raise ValueError(f"max_words is {max_words}, expected at least 1, or null for no limit")
         if not isinstance(splits, str) and (set(splits) != set(SPLITS) or min(splits.values()) < 1):
             raise ValueError(
-                f"splits is {dict(splits)}, expected a file or a number of images, at least 1, for each of "
-                f"{', '.join(SPLITS)}"
+                f"splits is {dict(splits)}, expected a file or a number of images, at least 1, "
+                f"for each of {', '.join(SPLITS)}"
             )
         self.root, self.splits, self.coco, self.max_words, self.seed = (
             root,
@@ -209,7 +215,8 @@ def clean(phrase: str) -> str:
 def _read_synsets(
     path: Path, ids: Mapping[str, str], rejected: list[RejectedEntry]
 ) -> list[LabelEntry]:
-    """Return the number of objects of each synset in each image; objects without a synset do not count."""
+    """Return the number of objects of each synset in each image; objects without a synset do not
+    count."""
     labels: list[LabelEntry] = []
 
     def read(image: Any) -> None:

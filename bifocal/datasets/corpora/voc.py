@@ -13,19 +13,37 @@ from bifocal.datasets.formats.files import find_lists, read_names, read_xml, req
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 CLASSES = (
-    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
-    "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
-)  # fmt: skip
+    "aeroplane",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "bus",
+    "car",
+    "cat",
+    "chair",
+    "cow",
+    "diningtable",
+    "dog",
+    "horse",
+    "motorbike",
+    "person",
+    "pottedplant",
+    "sheep",
+    "sofa",
+    "train",
+    "tvmonitor",
+)
 TASK = "objects"
 
 
 class VOC:
     """Photographs with the objects of 20 classes, without captions.
 
-    Everingham et al., "The PASCAL visual object classes (VOC) challenge", IJCV 2010; the thesis uses VOC 2007. The
-    labels of the task "objects" are 1 for a class in the image and 0 for other classes. A class that occurs only in
-    objects marked as difficult is null: present, but excluded from metrics, as in the challenge. The objects of a class
-    are one phrase with one box each.
+    Everingham et al., "The PASCAL visual object classes (VOC) challenge", IJCV 2010; the thesis
+    uses VOC 2007. The labels of the task "objects" are 1 for a class in the image and 0 for other
+    classes. A class that occurs only in objects marked as difficult is null: present, but excluded
+    from metrics, as in the challenge. The objects of a class are one phrase with one box each.
 
     Args:
         root: folder ``VOC2007`` with ``Annotations/``, ``ImageSets/Main/`` and ``JPEGImages/``.

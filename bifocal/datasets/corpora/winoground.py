@@ -20,7 +20,8 @@ class WinogroundExample:
 
 
 def read_examples(path: Path, rejected: list[RejectedEntry]) -> list[WinogroundExample]:
-    """Read one example per line: ``id``, ``image_0``, ``image_1``, ``caption_0``, ``caption_1``, ``collapsed_tag``."""
+    """Read one example per line: ``id``, ``image_0``, ``image_1``, ``caption_0``, ``caption_1``,
+    ``collapsed_tag``."""
 
     def read(line: str) -> WinogroundExample:
         row = json.loads(line)
@@ -37,7 +38,8 @@ def read_examples(path: Path, rejected: list[RejectedEntry]) -> list[WinogroundE
 class Winoground:
     """800 photographs with one caption each, in 400 examples of two; all in the split "test".
 
-    Thrush et al., "Winoground", CVPR 2022. The evaluator ``Winoground`` compares the two of an example.
+    Thrush et al., "Winoground", CVPR 2022. The evaluator ``Winoground`` compares the two of an
+    example.
 
     Args:
         root: folder of ``examples.jsonl`` and ``images``, as published.

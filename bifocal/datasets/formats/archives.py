@@ -1,4 +1,5 @@
-"""Unpack zip files, and tar shards as WebDataset has them; nothing is written outside the folder."""
+"""Unpack zip files, and tar shards as WebDataset has them; nothing is written outside the
+folder."""
 
 import errno
 import shutil
@@ -19,8 +20,12 @@ from bifocal.progress import printable
 MAX_MEMBER = 512 * 2**20
 """Bytes of one unpacked file."""
 HEADERS = (
-    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
-)  # fmt: skip
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 MAX_RATIO = 200
 """Unpacked bytes per packed byte of a whole archive; photographs hardly shrink."""
 DAMAGES = (
@@ -34,7 +39,8 @@ DAMAGES = (
 NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 """Errors of a file system on the name of one file, such as the name of a folder beside it."""
 MAX_MEMBERS, MAX_LEVELS, MAX_NAME, MAX_HEADER = 1_000_000, 32, 255, 2**20
-"""Files of an archive; folders of a file; bytes of the name of a file or folder; bytes of a header of a tar."""
+"""Files of an archive; folders of a file; bytes of the name of a file or folder; bytes of a header
+of a tar."""
 BLOCK = 4096
 """Bytes that a file takes on the disk at least."""
 SLACK = 64 * 2**20
@@ -42,7 +48,8 @@ SLACK = 64 * 2**20
 
 
 class Member(NamedTuple):
-    """A file of an archive; ``reason`` says why it is not unpacked, and is None for a regular file."""
+    """A file of an archive; ``reason`` says why it is not unpacked, and is None for a regular
+    file."""
 
     name: str
     size: int
@@ -50,7 +57,8 @@ class Member(NamedTuple):
 
 
 def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
-    """Write the regular files of an archive to ``folder``; return the skipped members with reasons."""
+    """Write the regular files of an archive to ``folder``; return the skipped members with
+    reasons."""
     allowed = MAX_RATIO * archive.stat().st_size + SLACK
     rejected: list[RejectedEntry] = []
     written = members = 0
@@ -64,8 +72,9 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             members, written = members + 1, written + max(member.size, BLOCK)
             if written > allowed or members > MAX_MEMBERS:
                 raise ValueError(
-                    f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} times its own size, or to "
-                    f"more than {MAX_MEMBERS:,} files: this is not an archive of photographs"
+                    f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} "
+                    f"times its own size, or to more than {MAX_MEMBERS:,} files: this is not "
+                    "an archive of photographs"
                 )
             if reason is not None:
                 rejected.append(RejectedEntry("image", place, reason))
@@ -97,7 +106,8 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
 
 
 def remove_all_but(folder: Path, kept: Sequence[str | None]) -> None:
-    """Delete the files of an unpacked archive, such as tables and texts, except the images ``kept``."""
+    """Delete the files of an unpacked archive, such as tables and texts, except the images
+    ``kept``."""
     wanted = {str(folder / path) for path in kept if path}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir():
@@ -127,7 +137,8 @@ def _members(archive: Path) -> Iterator[tuple[Member, IO[bytes]]]:
 
 
 class _Header(tarfile.TarInfo):
-    """A header of a tar; a long name or values in a further header are read at once, so its size is limited."""
+    """A header of a tar; a long name or values in a further header are read at once, so its size is
+    limited."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> Any:
         if self.size > MAX_HEADER and self.type in HEADERS:
@@ -136,7 +147,8 @@ class _Header(tarfile.TarInfo):
 
 
 def _check_end(tar: tarfile.TarFile) -> None:
-    """Raise ``tarfile.ReadError`` if an archive lacks the zero block of its end: a part of it may be missing."""
+    """Raise ``tarfile.ReadError`` if an archive lacks the zero block of its end: a part of it may
+    be missing."""
     stream = cast("IO[bytes]", tar.fileobj)
     stream.seek(tar.offset)
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):

@@ -38,7 +38,8 @@ def read_rows(
     """Return the entries of all rows of a table."""
     if group_column is not None and group_column not in table.columns:
         raise ValueError(
-            f"{table.path.name} has no column {group_column!r} (group_column); it has {table.columns}"
+            f"{table.path.name} has no column {group_column!r} (group_column); it has "
+            f"{table.columns}"
         )
     rows = CaptionRows()
     table.set_types(columns.others)
@@ -51,9 +52,13 @@ def read_rows(
 
 
 def _read_row(
-    rows: CaptionRows, row: Mapping[str, Any], columns: CaptionColumns, folder: Folder, group_column: str | None,
+    rows: CaptionRows,
+    row: Mapping[str, Any],
+    columns: CaptionColumns,
+    folder: Folder,
+    group_column: str | None,
     delimiter: str,
-) -> None:  # fmt: skip
+) -> None:
     name = row.get(columns.image)
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"{columns.image} is {shown(name)}: expected the path of an image")
@@ -78,7 +83,8 @@ def _read_row(
 
 
 def check_whole_row(texts: Sequence[str], delimiter: str, folder: Folder) -> None:
-    """Raise ``ValueError`` for a caption with the row of another image: two quotes are around both."""
+    """Raise ``ValueError`` for a caption with the row of another image: two quotes are around
+    both."""
     for line in (
         line
         for text in texts
@@ -89,7 +95,8 @@ def check_whole_row(texts: Sequence[str], delimiter: str, folder: Folder) -> Non
         name = line.partition(delimiter)[0]
         if delimiter and folder.find(name) in folder.listed:
             raise ValueError(
-                f"a quote opens in this row, and takes in the row of {name}: write a quote in a text twice"
+                f"a quote opens in this row, and takes in the row of {name}: write a quote in "
+                "a text twice"
             )
 
 
@@ -141,7 +148,8 @@ def _phrases(value: Any, image: str) -> list[PhraseEntry]:
         ]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
-            f'phrases is {shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}}] ({error})'
+            f'phrases is {shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, '
+            f"x1, y1]]}}] ({error})"
         ) from error
 
 

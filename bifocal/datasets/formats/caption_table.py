@@ -1,4 +1,5 @@
-"""Tables of captions as people have them (CSV, TSV, JSON lines, Parquet): columns, and the entries of rows."""
+"""Tables of captions as people have them (CSV, TSV, JSON lines, Parquet): columns, and the entries
+of rows."""
 
 import csv
 import json
@@ -21,7 +22,8 @@ from bifocal.datasets.tables import typed_texts
 NAMES = ("captions", "metadata")
 """Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
 PUBLISHED = ("captions.txt", "results.csv")
-"""Names of the tables of Flickr8k and of Flickr30k on Kaggle, if their first line names the columns."""
+"""Names of the tables of Flickr8k and of Flickr30k on Kaggle, if their first line names the
+columns."""
 SUFFIXES = TABLES
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MAX_FIELD = 2**31 - 1
@@ -29,24 +31,55 @@ MAX_BYTES = 2 * 2**30
 """Bytes of a table, unpacked: they are in memory at once."""
 MAX_ROWS, MAX_COLUMNS = 5_000_000, 1_000
 MAX_DECODED = 2**30
-"""Bytes of the decoded values of a Parquet table: the same value in many rows takes little space in its file."""
+"""Bytes of the decoded values of a Parquet table: the same value in many rows takes little space in
+its file."""
 KNOWN = {
-    "image": ("image", "file_name", "filename", "image_path", "filepath", "file", "path", "image_file", "img", "photo",
-              "image_name"),
-    "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "title", "alt_text",
-                "alt", "prompt", "raw", "comment"),
+    "image": (
+        "image",
+        "file_name",
+        "filename",
+        "image_path",
+        "filepath",
+        "file",
+        "path",
+        "image_file",
+        "img",
+        "photo",
+        "image_name",
+    ),
+    "caption": (
+        "caption",
+        "captions",
+        "text",
+        "texts",
+        "sentence",
+        "sentences",
+        "description",
+        "title",
+        "alt_text",
+        "alt",
+        "prompt",
+        "raw",
+        "comment",
+    ),
     "split": ("split", "subset", "partition", "fold", "set"),
     "phrases": ("phrases",),
-}  # fmt: skip
+}
 """Names that a column is recognized by, the most certain first; case and spaces are ignored."""
 REQUIRED = ("image", "caption")
 MAX_CHARACTERS = 10_000
 """Characters of a caption; a longer text is a broken row."""
 SPLIT_NAMES = {
-    "train": "train", "training": "train",
-    "val": "val", "valid": "val", "validation": "val", "dev": "val",
-    "test": "test", "testing": "test", "eval": "test",
-}  # fmt: skip
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+    "eval": "test",
+}
 
 
 @dataclass
@@ -72,7 +105,8 @@ class CaptionTable:
             )
 
     def add(self, place: str, row: dict[str, Any]) -> None:
-        """Append a row, whose further names become columns; list it if the table would have too many of them."""
+        """Append a row, whose further names become columns; list it if the table would have too
+        many of them."""
         new = (
             list(row)
             if len(row) > MAX_COLUMNS
@@ -87,7 +121,8 @@ class CaptionTable:
         self.rows.append((place, row))
 
     def set_types(self, columns: Sequence[str]) -> None:
-        """Turn columns of a text table into numbers, days or times if all of their fields are; others have types."""
+        """Turn columns of a text table into numbers, days or times if all of their fields are;
+        others have types."""
         if not self.delimiter:
             return
         typed = {name: typed_texts([row.get(name) for _, row in self.rows]) for name in columns}
@@ -122,8 +157,8 @@ def _has_columns(path: Path) -> bool:
 def read_tables(folder: Folder, encoding: str = "utf-8") -> CaptionTable | None:
     """Return the caption table of a folder, None without one; tables of its folders are joined.
 
-    Names of images in a table below the folder are relative to its own folder, and a folder called "train" or "test" is
-    the split of its rows, as in the ``imagefolder`` of Hugging Face.
+    Names of images in a table below the folder are relative to its own folder, and a folder called
+    "train" or "test" is the split of its rows, as in the ``imagefolder`` of Hugging Face.
     """
     found = tables_in(folder)
     if len({path.parent for path in found}) < len(found):
@@ -184,8 +219,8 @@ def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:
 def _check_size(path: Path, size: int, rows: int = 0) -> None:
     if size > MAX_BYTES or rows > MAX_ROWS:
         raise ValueError(
-            f"{path} has {size / 2**20:,.0f} MiB and {rows:,} rows, more than {MAX_BYTES // 2**20:,} MiB or "
-            f"{MAX_ROWS:,} rows: split it, and the images with it"
+            f"{path} has {size / 2**20:,.0f} MiB and {rows:,} rows, more than "
+            f"{MAX_BYTES // 2**20:,} MiB or {MAX_ROWS:,} rows: split it, and the images with it"
         )
 
 
@@ -202,8 +237,8 @@ def _decode(path: Path, encoding: str) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ValueError(
-            f"{path}, line {line}: byte {data[error.start]:#04x} is not {encoding}: save the table as UTF-8, or set "
-            "encoding: cp1252 for a table of Windows"
+            f"{path}, line {line}: byte {data[error.start]:#04x} is not {encoding}: save the "
+            "table as UTF-8, or set encoding: cp1252 for a table of Windows"
         ) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
@@ -248,13 +283,15 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
             if "unexpected end" in problem:
                 line, problem = number, "a quote opens here, and none closes it"
             raise ValueError(
-                f"{path}, line {line}: {problem}: put quotes around a whole field, and write a quote inside it twice"
+                f"{path}, line {line}: {problem}: put quotes around a whole field, and write a "
+                "quote inside it twice"
             ) from error
     return table
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter that the first line has most often, such as "sep=;"; a comma if it has none."""
+    """Return the delimiter that the first line has most often, such as "sep=;"; a comma if it has
+    none."""
     header = text.split("\n", 1)[0]
     return max(DELIMITERS, key=lambda delimiter: (header.count(delimiter), delimiter == ","))
 
@@ -286,7 +323,8 @@ def _read_json_lines(path: Path, text: str) -> CaptionTable:
         if not isinstance(row, dict):
             table.reject(
                 place,
-                f'a JSON {type(row).__name__}, expected an object such as {{"image": ..., "caption": ...}}',
+                f'a JSON {type(row).__name__}, expected an object such as {{"image": ..., '
+                '"caption": ...}',
             )
             continue
         table.add(place, row)
@@ -346,28 +384,32 @@ class CaptionColumns:
 def choose_columns(
     columns: Sequence[str], given: Mapping[str, str | None], table: str
 ) -> CaptionColumns:
-    """Return the column of each role: the ``given`` one, or the column that is recognized by its name."""
+    """Return the column of each role: the ``given`` one, or the column that is recognized by its
+    name."""
     chosen: dict[str, str | None] = {}
     for role, names in KNOWN.items():
         name = given.get(role)
         if name is not None and name not in columns:
             raise ValueError(
-                f"{table} has no column {name!r} ({role}_column); it has {', '.join(map(repr, columns))}"
+                f"{table} has no column {name!r} ({role}_column); it has "
+                f"{', '.join(map(repr, columns))}"
             )
         chosen[role] = name or _recognize(
             columns, names, taken={name for name in given.values() if name}
         )
         if chosen[role] is None and role in REQUIRED:
             raise ValueError(
-                f"{table}: no column is recognized as the {role}'s ({', '.join(names[:4])} ...); it has "
-                f"{', '.join(map(repr, columns))}. The first line must name the columns; or set {role}_column"
+                f"{table}: no column is recognized as the {role}'s ({', '.join(names[:4])} "
+                f"...); it has {', '.join(map(repr, columns))}. The first line must name the "
+                f"columns; or set {role}_column"
             )
     image, caption = chosen["image"], chosen["caption"]
     assert image is not None
     assert caption is not None
     if image == caption:
         raise ValueError(
-            f"{table}: image and caption are both read from {image!r}: set image_column and caption_column"
+            f"{table}: image and caption are both read from {image!r}: set image_column and "
+            "caption_column"
         )
     used = {name for name in chosen.values() if name}
     return CaptionColumns(

@@ -1,4 +1,5 @@
-"""Entries of a file's records: a record that cannot be read is listed with its place, and the others are kept."""
+"""Entries of a file's records: a record that cannot be read is listed with its place, and the
+others are kept."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,8 @@ def read_entries(
     read: Callable[[R], T],
     rejected: list[RejectedEntry],
 ) -> list[T]:
-    """Return the entries that ``read`` makes of records; list a record that it refuses, or does not expect.
+    """Return the entries that ``read`` makes of records; list a record that it refuses, or does not
+    expect.
 
     Args:
         kind: "image", "caption", "phrase" or "label".
@@ -40,7 +42,8 @@ def read_entries(
 
 
 def placed(file: str, records: Iterable[Any], key: str = "id") -> Iterator[tuple[str, Any]]:
-    """Yield the records of a list in a JSON file with their places: by ``key``, or else by their numbers from 1."""
+    """Yield the records of a list in a JSON file with their places: by ``key``, or else by their
+    numbers from 1."""
     if isinstance(records, str | Mapping):
         raise TypeError(f"{shown(records)}: expected a list")
     for number, record in enumerate(records, start=1):
@@ -64,7 +67,8 @@ def read_text(value: Any) -> str:
 
 
 def read_whole(value: Any) -> int:
-    """Return a whole number of 64 bits, which may be a text or a float; ``ValueError`` for another value."""
+    """Return a whole number of 64 bits, which may be a text or a float; ``ValueError`` for another
+    value."""
     try:
         whole = (
             int(value)

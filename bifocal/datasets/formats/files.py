@@ -1,4 +1,5 @@
-"""Files of a corpus: checked folders, text files and JSON files, with errors that name the corpus and the file."""
+"""Files of a corpus: checked folders, text files and JSON files, with errors that name the corpus
+and the file."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,8 @@ CHUNK = 1 << 16
 
 
 def require_root(root: Path | str | None, corpus: str, files: str) -> Path:
-    """Return the root folder of a corpus; the error message says which ``files`` it must contain."""
+    """Return the root folder of a corpus; the error message says which ``files`` it must
+    contain."""
     if root is None:
         raise ValueError(f"{corpus} needs root: the folder with {files}")
     if not Path(root).is_dir():
@@ -91,7 +93,8 @@ def read_json_list(path: Path, corpus: str) -> list[Any]:
 
 
 def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
-    """Yield the values of the list in a JSON file one by one: a large file is never in memory as a whole."""
+    """Yield the values of the list in a JSON file one by one: a large file is never in memory as a
+    whole."""
     if not path.is_file():
         raise ValueError(f"{corpus} needs {path}: no such file")
     decoder = json.JSONDecoder()
@@ -142,7 +145,8 @@ def _parse_json(path: Path, corpus: str) -> Any:
 
 
 def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = True) -> Corpus:
-    """Read images ``filepath/filename`` below ``image_root``; the images of restval join train or are excluded."""
+    """Read images ``filepath/filename`` below ``image_root``; the images of restval join train or
+    are excluded."""
     found = Corpus(image_root)
 
     def read(item: Any) -> ImageEntry | None:

@@ -12,10 +12,27 @@ from urllib.parse import unquote
 from bifocal.datasets.base import RejectedEntry
 from bifocal.progress import log_line, printable
 
-IMAGE_SUFFIXES = frozenset({
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm", ".jp2",
-    ".avif", ".heic", ".heif",
-})  # fmt: skip
+IMAGE_SUFFIXES = frozenset(
+    {
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".png",
+        ".gif",
+        ".bmp",
+        ".tif",
+        ".tiff",
+        ".webp",
+        ".ppm",
+        ".pgm",
+        ".pnm",
+        ".jp2",
+        ".avif",
+        ".heic",
+        ".heif",
+    }
+)
 TEXT_SUFFIXES = frozenset({".txt"})
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
@@ -53,21 +70,25 @@ class Folder:
         if unread:
             kinds = ", ".join(kind for kind, _ in types.most_common(SHOWN))
             log_line(
-                f"{len(unread):,} files are not read ({kinds}), such as {unread[0]}: save photographs as JPEG or PNG"
+                f"{len(unread):,} files are not read ({kinds}), such as {unread[0]}: save "
+                "photographs as JPEG or PNG"
             )
 
     def leads_out(self, path: str) -> bool:
-        """Return whether a path leads out of the folder by a link; False for an absolute path and one with ".."."""
+        """Return whether a path leads out of the folder by a link; False for an absolute path and
+        one with ".."."""
         parts = PurePosixPath(path).parts
         if path in self.listed or ".." in parts or PurePosixPath(path).is_absolute():
             return False
         return is_outside(self.root / path, os.path.realpath(self.root))
 
     def find(self, name: str) -> str:
-        r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
+        r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is
+        none.
 
-        The exact name wins. Backslashes, "./", Unicode composition, an encoding for URLs, case and a missing suffix may
-        differ. Of a path in another folder, as many last parts count as one image has.
+        The exact name wins. Backslashes, "./", Unicode composition, an encoding for URLs, case and
+        a missing suffix may differ. Of a path in another folder, as many last parts count as one
+        image has.
         """
         given = name.strip().replace("\\", "/").removeprefix("./")
         if given in self.listed:
@@ -115,8 +136,8 @@ class Folder:
 
 
 def list_folder(root: Path) -> Folder:
-    """List the files below ``root``; hidden files, links to folders or out of ``root``, runs and copies of the page are
-    left out.
+    """List the files below ``root``; hidden files, links to folders or out of ``root``, runs and
+    copies of the page are left out.
     """
     found, left_out = list[str](), list[tuple[str, str]]()
     real = os.path.realpath(root)
@@ -151,7 +172,8 @@ def list_folder(root: Path) -> Folder:
 
 
 def folder_of_names(root: Path, names: Iterable[str]) -> Folder:
-    """Return the folder of named files, such as objects of a bucket, without the files that ``list_folder`` omits."""
+    """Return the folder of named files, such as objects of a bucket, without the files that
+    ``list_folder`` omits."""
     paths = [f"/{name}" for name in names if "/." not in f"/{name}"]
     runs = {
         f"{path}/".partition(f"/{part}/")[0]

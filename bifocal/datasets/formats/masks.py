@@ -1,4 +1,5 @@
-"""Segmentation masks as text: ``counts`` of COCO's compressed run-length encoding, in column-major order.
+"""Segmentation masks as text: ``counts`` of COCO's compressed run-length encoding, in column-major
+order.
 
 pycocotools is not used: it reads beyond its buffers when a string is damaged.
 """
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 Mask = NDArray[np.bool_]
 Segmentation = list[list[float]] | dict[str, Any]
-"""Polygons [x0, y0, x1, y1, ...] in pixels, or {"size": [height, width], "counts": run lengths or their encoding}."""
+"""Polygons [x0, y0, x1, y1, ...] in pixels, or {"size": [height, width], "counts": run lengths or
+their encoding}."""
 
 _OFFSET, _BITS, _SIGN, _CONTINUES = 48, 5, 0x10, 0x20
 
@@ -71,7 +73,8 @@ def decode_mask(encoded: str, width: int, height: int) -> Mask:
 
 
 def fill_polygon(mask: Mask, polygon: Sequence[float]) -> None:
-    """Set the pixels of ``mask`` whose centers (at .5) lie inside the polygon x0, y0, x1, y1, ... (even-odd rule)."""
+    """Set the pixels of ``mask`` whose centers (at .5) lie inside the polygon x0, y0, x1, y1, ...
+    (even-odd rule)."""
     values = np.asarray(polygon, dtype=np.float64)
     if values.ndim != 1 or len(values) < 6 or len(values) % 2 or not np.isfinite(values).all():
         raise ValueError(f"polygon {str(polygon)[:80]}: expected at least three points x, y")

@@ -1,4 +1,5 @@
-"""Captions beside each image: ``photo.txt`` with one caption per line, or ``photo.json`` as img2dataset writes it."""
+"""Captions beside each image: ``photo.txt`` with one caption per line, or ``photo.json`` as
+img2dataset writes it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -18,9 +19,11 @@ KEYS = ("caption", "text", "captions", "texts")
 
 
 def read_sidecars(folder: Folder) -> CaptionTable:
-    """Return one row per image that has a text file (a caption per line) or a JSON file of its own name.
+    """Return one row per image that has a text file (a caption per line) or a JSON file of its own
+    name.
 
-    In a JSON file, ``caption`` or ``text`` is the caption unless there is a text file; other values are metadata.
+    In a JSON file, ``caption`` or ``text`` is the caption unless there is a text file; other values
+    are metadata.
     """
     root, table = folder.root, CaptionTable(folder.root, [IMAGE, CAPTION])
     parts = ((*name.rpartition("."), name) for name in sorted((*folder.texts, *folder.others)))

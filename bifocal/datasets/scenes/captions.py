@@ -1,4 +1,5 @@
-"""Captions of a scene from a grammar, with their noun phrases and the objects that each phrase names."""
+"""Captions of a scene from a grammar, with their noun phrases and the objects that each phrase
+names."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,8 @@ RIGHT = ("to the right of", "right of", "on the right side of")
 ABOVE = ("above", "over", "higher up than")
 BELOW = ("below", "under", "lower down than")
 MIN_DISTANCE = 0.14
-"""Distance of two centers, as a fraction of the image's side, from which a caption may say "left of" or "above"."""
+"""Distance of two centers, as a fraction of the image's side, from which a caption may say "left
+of" or "above"."""
 
 
 T = TypeVar("T")
@@ -68,7 +70,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A caption and its noun phrases, each with the objects that it names; every phrase is a substring of ``text``."""
+    """A caption and its noun phrases, each with the objects that it names; every phrase is a
+    substring of ``text``."""
 
     text: str
     phrases: tuple[tuple[str, tuple[SceneObject, ...]], ...]
@@ -80,7 +83,8 @@ def describe(scene: Scene, count: int, random: Generator) -> list[Sentence]:
 
 
 def name_groups(scene: Scene, count: int, random: Generator) -> list[Sentence]:
-    """Return ``count`` different short sentences, as a user searches: one group, and sometimes the background."""
+    """Return ``count`` different short sentences, as a user searches: one group, and sometimes the
+    background."""
     return _different(count, lambda: _short_sentence(scene, random))
 
 
@@ -140,7 +144,8 @@ def _relational(
 
 def _listing(named: Sequence[tuple[str, Sequence[SceneObject]]], on: str, random: Generator) -> str:
     positions = [_position(group, random) for _, group in named]
-    # Captions of a single object are short: their position distinguishes them from captions of other scenes.
+    # Captions of a single object are short: their position distinguishes them from captions of
+    # other scenes.
     chance = 0.9 if len(named) == 1 else 0.45
     placed = [
         f"{phrase} {position}" if position and random.random() < chance else phrase
@@ -185,7 +190,8 @@ def _noun_phrase(group: Sequence[SceneObject], random: Generator) -> str:
 def _relation(
     first: Sequence[SceneObject], second: Sequence[SceneObject], random: Generator
 ) -> str | None:
-    """Return a spatial relation that holds between all objects of one group and all objects of the other."""
+    """Return a spatial relation that holds between all objects of one group and all objects of the
+    other."""
     gaps = [(b.x - a.x, b.y - a.y) for a in first for b in second]
     holds = [
         words
@@ -201,7 +207,8 @@ def _relation(
 
 
 def _position(group: Sequence[SceneObject], random: Generator) -> str:
-    """Return the ninth of the image that contains a single object, in words; "" for several objects."""
+    """Return the ninth of the image that contains a single object, in words; "" for several
+    objects."""
     if len(group) > 1:
         return ""
     item = group[0]

@@ -19,7 +19,8 @@ _CROSS = [(_ARM, 1), (_ARM, _ARM), (1, _ARM), (1, -_ARM), (_ARM, -_ARM), (_ARM, 
 
 
 def noise(random: Generator, size: int, rows: int, columns: int | None = None) -> Pixels:
-    """Return smooth noise in about [-1, 1]: random values on a grid of ``rows`` x ``columns``, resized to the image."""
+    """Return smooth noise in about [-1, 1]: random values on a grid of ``rows`` x ``columns``,
+    resized to the image."""
     grid = random.uniform(-1, 1, size=(rows, columns or rows)).astype(np.float32)
     return np.asarray(
         Image.fromarray(grid).resize((size, size), Image.Resampling.BICUBIC), dtype=np.float32
@@ -27,13 +28,15 @@ def noise(random: Generator, size: int, rows: int, columns: int | None = None) -
 
 
 def fractal(random: Generator, size: int, cells: int, octaves: int = 4) -> Pixels:
-    """Return the sum of noise on successively finer grids; each octave has half the amplitude of the previous one."""
+    """Return the sum of noise on successively finer grids; each octave has half the amplitude of
+    the previous one."""
     layers = (noise(random, size, cells * 2**octave) / 2**octave for octave in range(octaves))
     return np.asarray(sum(layers)) / 1.5
 
 
 def blend(under: Pixels, over: Pixels, amount: Pixels) -> Pixels:
-    """Blend two images: ``under`` where ``amount``, (size, size), is at most 0, ``over`` where it is at least 1."""
+    """Blend two images: ``under`` where ``amount``, (size, size), is at most 0, ``over`` where it
+    is at least 1."""
     share: Pixels = np.clip(amount, 0, 1)[..., None]
     return under + (over - under) * share
 
@@ -72,7 +75,8 @@ def sand(size: int, random: Generator) -> Pixels:
 
 
 def brick(size: int, random: Generator) -> Pixels:
-    """Draw a wall: rows shifted by half a brick, one tone per brick, pale mortar between the bricks."""
+    """Draw a wall: rows shifted by half a brick, one tone per brick, pale mortar between the
+    bricks."""
     x, y = coordinates(size)
     courses = int(random.integers(7, 10))
     row = np.floor(y * courses).astype(int)
@@ -179,7 +183,8 @@ def draw_scene(scene: Scene, size: int) -> Image.Image:
 
 
 def box_of(item: SceneObject, size: int) -> Box:
-    """Return the tight box x0 y0 x1 y1, in pixels, of all pixels that the object touches, including covered ones."""
+    """Return the tight box x0 y0 x1 y1, in pixels, of all pixels that the object touches, including
+    covered ones."""
     covered = silhouette(item, size) > 0
     columns, rows = np.flatnonzero(covered.any(axis=0)), np.flatnonzero(covered.any(axis=1))
     return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
@@ -204,7 +209,8 @@ def _draw_object(canvas: Pixels, item: SceneObject, light: float, size: int) -> 
     shadow = _shift(mask.filter(ImageFilter.GaussianBlur(depth * 0.6)), *away)
     canvas = canvas * (1 - 0.5 * shadow[..., None])
 
-    # Shade the object like a cushion: slopes facing the light are brighter, slopes facing away darker.
+    # Shade the object like a cushion: slopes facing the light are brighter, slopes facing away
+    # darker.
     height = (
         np.asarray(
             mask.filter(ImageFilter.GaussianBlur(item.radius * size * 0.18)), dtype=np.float32
@@ -220,7 +226,8 @@ def _draw_object(canvas: Pixels, item: SceneObject, light: float, size: int) -> 
 
 
 def _surface(item: SceneObject, size: int) -> Pixels:
-    """Return the color of the object's surface at every pixel: its color, and a second color in its texture."""
+    """Return the color of the object's surface at every pixel: its color, and a second color in its
+    texture."""
     color = np.array(item.color, np.float32)
     luminance = float(color @ np.array((0.299, 0.587, 0.114), np.float32))
     second = 0.25 * color + 0.75 * 250 if luminance < 120 else 0.3 * color
@@ -288,4 +295,5 @@ OUTLINES: dict[str, list[tuple[NDArray[np.float64], int]]] = {
     "diamond": [(_regular(4, -90, 1.1) * (0.66, 1), 255)],
     "crescent": [(_regular(72, 0), 255), (_regular(72, 0, 0.86, (0.46, -0.1)), 0)],
 }
-"""Polygons of about radius 1 around (0, 0), y pointing down; a polygon of value 255 adds area, one of 0 removes it."""
+"""Polygons of about radius 1 around (0, 0), y pointing down; a polygon of value 255 adds area, one
+of 0 removes it."""

@@ -58,7 +58,8 @@ class Appearance:
 
 @dataclass(frozen=True)
 class SceneObject:
-    """One object: center and radius as fractions of the image's side, angle in degrees, color in [0, 255]."""
+    """One object: center and radius as fractions of the image's side, angle in degrees, color in
+    [0, 255]."""
 
     appearance: Appearance
     x: float
@@ -105,7 +106,8 @@ def draw_layout(random: Generator) -> Scene:
 
 
 def _draw_appearance(random: Generator, background: str, others: list[Appearance]) -> Appearance:
-    """Draw an appearance whose pair of shape and color is new, so that a caption identifies the group."""
+    """Draw an appearance whose pair of shape and color is new, so that a caption identifies the
+    group."""
     while True:
         shape = SHAPES[random.integers(len(SHAPES))]
         color = tuple(COLORS)[random.integers(len(COLORS))]
@@ -121,7 +123,8 @@ def place_object(
     others: list[SceneObject],
     at: tuple[float, float] | None = None,
 ) -> SceneObject:
-    """Return an object at ``at``, or at the tried position that overlaps the other objects least."""
+    """Return an object at ``at``, or at the tried position that overlaps the other objects
+    least."""
     low, high = RADII[appearance.size]
     radius = float(random.uniform(low, high))
     best = at or _free_position(random, radius, others)

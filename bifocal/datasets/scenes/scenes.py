@@ -31,7 +31,8 @@ def read_scenes(
     size: int,
     output_dir: Path,
 ) -> Corpus:
-    """Save every scene of ``scene(split, number)`` as ``<split>/<number>.jpg``; ``counts`` are train, val and test."""
+    """Save every scene of ``scene(split, number)`` as ``<split>/<number>.jpg``; ``counts`` are
+    train, val and test."""
     numbers = [
         (split, number)
         for split, count in zip(SPLITS, counts, strict=True)
@@ -63,11 +64,14 @@ def read_scenes(
                 corpus.captions.append(caption)
                 corpus.phrases += [
                     PhraseEntry(
-                        image_id, caption.caption_id, phrase, tuple(boxes[item] for item in group),
+                        image_id,
+                        caption.caption_id,
+                        phrase,
+                        tuple(boxes[item] for item in group),
                         group[0].appearance.shape,
                     )
                     for phrase, group in sentence.phrases
-                ]  # fmt: skip
+                ]
     return corpus
 
 
@@ -85,20 +89,23 @@ def _path(split: str, number: int) -> str:
 
 
 class Scenes:
-    """Scenes of 1 to 4 objects of ten shapes, eight colors, four textures and three sizes on nine backgrounds.
+    """Scenes of 1 to 4 objects of ten shapes, eight colors, four textures and three sizes on nine
+    backgrounds.
 
-    Each image has five different captions of one grammar, and labels for two tasks: "count", the number of objects, and
-    "shapes", presence of each of the ten shapes. Every phrase that names objects has their boxes; "two blue rings" has
-    two. Its category is their shape. Words for the background and for positions ("in the top left corner") have none.
+    Each image has five different captions of one grammar, and labels for two tasks: "count", the
+    number of objects, and "shapes", presence of each of the ten shapes. Every phrase that names
+    objects has their boxes; "two blue rings" has two. Its category is their shape. Words for the
+    background and for positions ("in the top left corner") have none.
 
-    The same seed gives the same bytes. An image depends only on the seed, its split and its number: the first 100 of
-    2,000 images are the images of a set of 100.
+    The same seed gives the same bytes. An image depends only on the seed, its split and its number:
+    the first 100 of 2,000 images are the images of a set of 100.
 
     Args:
         seed: seed of images and captions.
         train, val, test: number of images per split.
         size: side of the square images, in pixels.
-        short: number of further captions per image, such as "two red stars", which name a single group of objects.
+        short: number of further captions per image, such as "two red stars", which name a single
+            group of objects.
 
     Example:
         >>> scene, sentences = Scenes(seed=1).scene("train", 0)

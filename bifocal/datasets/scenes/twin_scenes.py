@@ -38,9 +38,11 @@ Kind = Literal["binding", "relation", "count", "negation"]
 KINDS: tuple[Kind, ...] = ("binding", "relation", "count", "negation")
 COUNTS = ((1, 2), (1, 3), (2, 3))
 NEAR, FAR = (0.2, 0.34), (0.66, 0.8)
-"""Ranges of the two centers along the axis of their relation; the difference exceeds ``MIN_DISTANCE``."""
+"""Ranges of the two centers along the axis of their relation; the difference exceeds
+``MIN_DISTANCE``."""
 ACROSS = (0.36, 0.64)
-"""Range of the centers along the other axis, narrower than the distance along the axis of the relation."""
+"""Range of the centers along the other axis, narrower than the distance along the axis of the
+relation."""
 RELATED = (
     "{0} {is0} {relation} {1} {on}",
     "{on}, {0} {is0} {relation} {1}",
@@ -74,7 +76,8 @@ class _Words:
     first: int
 
     def name(self, group: Sequence[SceneObject], kind: Kind, *, absent: bool = False) -> str:
-        """Return the noun phrase of a group: "a red star", "two red stars" of a count, "red star" if it is absent."""
+        """Return the noun phrase of a group: "a red star", "two red stars" of a count, "red star"
+        if it is absent."""
         appearance = group[0].appearance
         color, noun = self.color[appearance.color], self.noun[appearance.shape]
         if len(group) > 1:
@@ -121,7 +124,8 @@ def draw_twins(kind: Kind, random: Generator) -> tuple[Scene, Scene]:
 def describe_twins(
     kind: Kind, twins: tuple[Scene, Scene], count: int, random: Generator
 ) -> tuple[list[Sentence], list[Sentence]]:
-    """Return ``count`` sentences about each twin; sentence i of both has the same words, up to a/an and plurals."""
+    """Return ``count`` sentences about each twin; sentence i of both has the same words, up to a/an
+    and plurals."""
     pairs: dict[str, tuple[Sentence, Sentence]] = {}
     while len(pairs) < count:
         words = _words(kind, twins, random)
@@ -204,11 +208,12 @@ def _sentence(kind: Kind, scene: Scene, twin: Scene, words: _Words) -> Sentence:
 class TwinScenes:
     """Pairs of scenes whose captions have the same words in another order.
 
-    "A red star above a blue ring" and "a blue star above a red ring" are the captions of two twins, images 2 i and
-    2 i + 1 of a split. Pairs of four kinds alternate. The twins exchange the colors of two objects (binding), their
-    positions (relation), the numbers of two groups ("two red stars and one blue ring"), or their objects ("a red star
-    but no blue ring"). Sentence j of an image is sentence j of its twin with two parts exchanged. A model that reads
-    captions as bags of words cannot tell an image from its twin.
+    "A red star above a blue ring" and "a blue star above a red ring" are the captions of two twins,
+    images 2 i and 2 i + 1 of a split. Pairs of four kinds alternate. The twins exchange the colors
+    of two objects (binding), their positions (relation), the numbers of two groups ("two red stars
+    and one blue ring"), or their objects ("a red star but no blue ring"). Sentence j of an image is
+    sentence j of its twin with two parts exchanged. A model that reads captions as bags of words
+    cannot tell an image from its twin.
 
     Phrases, boxes and labels are as in ``Scenes``. The same seed gives the same bytes.
 
@@ -236,7 +241,8 @@ class TwinScenes:
         for split, count in zip(SPLITS, self.counts, strict=True):
             if count % 2:
                 raise ValueError(
-                    f"TwinScenes: {split} is {count}, expected an even number: every image has a twin"
+                    f"TwinScenes: {split} is {count}, expected an even number: every image has "
+                    "a twin"
                 )
 
     def kind(self, number: int) -> Kind:

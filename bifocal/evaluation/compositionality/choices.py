@@ -1,4 +1,5 @@
-"""Choices between a caption and its edit, given the image: scores, accuracy by kind of edit, and wrong ones."""
+"""Choices between a caption and its edit, given the image: scores, accuracy by kind of edit, and
+wrong ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,8 @@ from bifocal.models.phrase_locator import embed_texts
 from bifocal.report.sections import MetricRow, Section, Table, metric_table
 
 TIE = 1e-5
-"""Difference of two scores up to which they are equal: sums of the same numbers in another order differ by less."""
+"""Difference of two scores up to which they are equal: sums of the same numbers in another order
+differ by less."""
 CHANCE = 50.0
 IMAGES_PER_BLOCK = 32
 
@@ -47,11 +49,16 @@ def choice_result(
     }
     rows = [
         MetricRow(
-            f"{key}.{name}", values["accuracy"], f"{labels[name]} ({values['captions']:,})",
-            (values["low"], values["high"]), {"chance": CHANCE}, unit="%", maximum=100.0,
+            f"{key}.{name}",
+            values["accuracy"],
+            f"{labels[name]} ({values['captions']:,})",
+            (values["low"], values["high"]),
+            {"chance": CHANCE},
+            unit="%",
+            maximum=100.0,
         )
         for name, values in metrics.items()
-    ]  # fmt: skip
+    ]
     columns, wrong = ("edit", "caption", "preferred"), list(_wrong(choices, labels, subject.shown))
     blocks = [metric_table("", rows), Table("Wrong choices", columns, wrong, wide=True, text=True)]
     return Result(title, {key: metrics}, rows=rows, sections=[Section(title, note, blocks)])
@@ -118,7 +125,8 @@ def pair_scores(
 def _own_scores(
     subject: Subject, regions: RegionBatch, images: NDArray[np.integer], sentences: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Return the score of each sentence with its image, a row of ``regions``, by a model without single vectors."""
+    """Return the score of each sentence with its image, a row of ``regions``, by a model without
+    single vectors."""
     model: Any = subject.model
     model.eval()
     scores = []

@@ -1,4 +1,5 @@
-"""Compositionality: does an image fit its caption better than an edit with the same, or almost the same, words?"""
+"""Compositionality: does an image fit its caption better than an edit with the same, or almost the
+same, words?"""
 
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
@@ -34,7 +35,8 @@ _NOUNS = """
     mouse remote keyboard phone oven toaster sink refrigerator book clock vase scissors shirt hat jacket dress pants
 """
 NOUNS = frozenset({*_NOUNS.split(), "plus sign"})
-"""Shapes of the drawn scenes, people, clothes, and the categories of COCO that have a name of one word."""
+"""Shapes of the drawn scenes, people, clothes, and the categories of COCO that have a name of one
+word."""
 
 NUMBERS = ("one", "two", "three", "four", "five", "six")
 
@@ -55,7 +57,8 @@ OPPOSITES: Mapping[str, str] = MappingProxyType(
     }
     | {"lower": "higher", "upper": "lower"}
 )
-"""Spatial words and their opposites. "lower down than" is the opposite of "higher up than" in the drawn scenes."""
+"""Spatial words and their opposites. "lower down than" is the opposite of "higher up than" in the
+drawn scenes."""
 LABELS: Mapping[str, str] = {
     "attributes": "attributes exchanged",
     "nouns": "nouns exchanged",
@@ -72,11 +75,12 @@ Words = list[str]
 
 
 class Compositionality:
-    """Accuracy of choosing between a caption and its minimal edit, given the image, by kind of edit.
+    """Accuracy of choosing between a caption and its minimal edit, given the image, by kind of
+    edit.
 
-    As in ARO (Yuksekgonul et al., "When and why vision-language models behave like bags-of-words", ICLR 2023) and
-    Winoground (Thrush et al., CVPR 2022). Rules make the edits. Equal scores count half, so a bag-of-words model has
-    exactly 50 % where an edit keeps the words.
+    As in ARO (Yuksekgonul et al., "When and why vision-language models behave like bags-of-words",
+    ICLR 2023) and Winoground (Thrush et al., CVPR 2022). Rules make the edits. Equal scores count
+    half, so a bag-of-words model has exactly 50 % where an edit keeps the words.
     """
 
     title = "Compositionality"
@@ -87,15 +91,17 @@ class Compositionality:
         if choices.empty:
             return Result(self.title, skipped="No rule of the edits applies to the captions.")
         note = (
-            "Percentage of captions that fit their image better than the edit of the caption does; in brackets, the "
-            "number of captions with this edit. A model of bags of words has 50 % where an edit keeps all words: "
-            "exchanged attributes and nouns, and shuffled words."
+            "Percentage of captions that fit their image better than the edit of the caption "
+            "does; in brackets, the number of captions with this edit. A model of bags of "
+            "words has 50 % where an edit keeps all words: exchanged attributes and nouns, and "
+            "shuffled words."
         )
         return choice_result(self.title, "compositionality", choices, LABELS, subject, note)
 
 
 def edited_captions(captions: pd.DataFrame) -> pd.DataFrame:
-    """Return image_id, edit, caption and edited of each caption and each rule that applies to it."""
+    """Return image_id, edit, caption and edited of each caption and each rule that applies to
+    it."""
     rows = [
         (image_id, name, caption, edited)
         for image_id, text in zip(captions["image_id"], captions["text"], strict=True)
@@ -106,17 +112,19 @@ def edited_captions(captions: pd.DataFrame) -> pd.DataFrame:
 
 
 def edits(caption: str) -> tuple[str, dict[str, str]]:
-    """Return the words of a caption as they are compared, and its edits by name; rules that do not apply give none.
+    """Return the words of a caption as they are compared, and its edits by name; rules that do not
+    apply give none.
 
     - attributes: two adjectives of one property (color, size, pattern, age ...) are exchanged;
     - nouns: two different nouns of a list of shapes, people and objects are exchanged;
     - relation: the first spatial word is replaced by its opposite;
     - count: two different numbers are exchanged, or one is replaced by the next;
-    - negation: the present and the absent object are exchanged ("a star but no ring"), or "with" and "without";
+    - negation: the present and the absent object are exchanged ("a star but no ring"), or "with"
+      and "without";
     - order: all words are shuffled, in an order that the caption determines.
 
-    Exchanges keep all words: an exchange that would turn "a" into "an" is left out. The rules read neither grammar nor
-    the image: an edited real caption may be odd, and rarely true.
+    Exchanges keep all words: an exchange that would turn "a" into "an" is left out. The rules read
+    neither grammar nor the image: an edited real caption may be odd, and rarely true.
 
     >>> edits("A red star above a blue ring.")[1]["attributes"]
     'a blue star above a red ring'
@@ -163,7 +171,8 @@ def change_count(words: Words) -> Words | None:
 
 
 def negate(words: Words) -> Words | None:
-    """Exchange the present and the absent object of "a star but no ring", or "with" and "without"."""
+    """Exchange the present and the absent object of "a star but no ring", or "with" and
+    "without"."""
     for index, word in enumerate(words):
         if word in ("without", "with"):
             return [*words[:index], "with" if word == "without" else "without", *words[index + 1 :]]
@@ -231,7 +240,8 @@ def _is_noun(word: str) -> bool:
 
 
 def _exchange_first(words: Words, belongs: Callable[[str], bool]) -> Words | None:
-    """Exchange the first two different words that ``belongs`` accepts, unless they are listed: "black and white"."""
+    """Exchange the first two different words that ``belongs`` accepts, unless they are listed:
+    "black and white"."""
     found = [index for index, word in enumerate(words) if belongs(word)]
     for one, other in pairwise(found):
         if words[one] != words[other] and not set(words[one + 1 : other]) <= LISTING:

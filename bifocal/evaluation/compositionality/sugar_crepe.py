@@ -22,10 +22,12 @@ LABELS: Mapping[str, str] = {
 
 
 class SugarCrepe:
-    """Accuracy of choosing the caption of a COCO image over a hard negative that is as fluent, by kind of edit.
+    """Accuracy of choosing the caption of a COCO image over a hard negative that is as fluent, by
+    kind of edit.
 
-    Hsieh et al., "SugarCrepe: fixing hackable benchmarks for vision-language compositionality", NeurIPS 2023. Equal
-    scores count half. The images are 1,561 of COCO's val2017: read them as a split of ``COCOInstances``.
+    Hsieh et al., "SugarCrepe: fixing hackable benchmarks for vision-language compositionality",
+    NeurIPS 2023. Equal scores count half. The images are 1,561 of COCO's val2017: read them as a
+    split of ``COCOInstances``.
 
     Args:
         folder: ``add_att.json`` and the six other files, as published; None skips the evaluator.
@@ -50,8 +52,9 @@ class SugarCrepe:
         absent = sorted(set(choices["image"]) - ids.keys())
         if absent:
             raise ValueError(
-                f"{len(absent)} images of {self.folder} are not in the split {subject.split_name}, such as "
-                f"{absent[0]}: evaluate COCO's val2017, for example {{name: COCOInstances, test: val2017}}"
+                f"{len(absent)} images of {self.folder} are not in the split "
+                f"{subject.split_name}, such as {absent[0]}: evaluate COCO's val2017, for "
+                "example {name: COCOInstances, test: val2017}"
             )
         choices = choices.assign(image_id=choices["image"].map(ids))
         note = "Percentage of captions that fit their image better than the hard negative does."

@@ -23,12 +23,14 @@ LABELS = {
 class Winoground:
     """Text, image and group score of examples with two images and two captions of the same words.
 
-    Thrush et al., "Winoground: probing vision and language models for visio-linguistic compositionality", CVPR 2022,
-    eq. (1)-(3). An example counts if each image prefers its own caption (text), each caption its own image (image), or
-    both (group). Equal scores do not count: a bag of words has a text score of 0.
+    Thrush et al., "Winoground: probing vision and language models for visio-linguistic
+    compositionality", CVPR 2022, eq. (1)-(3). An example counts if each image prefers its own
+    caption (text), each caption its own image (image), or both (group). Equal scores do not count:
+    a bag of words has a text score of 0.
 
     Args:
-        examples: ``examples.jsonl``, as published; None skips the evaluator. The corpus ``Winoground`` has its images.
+        examples: ``examples.jsonl``, as published; None skips the evaluator. The corpus
+            ``Winoground`` has its images.
     """
 
     title = "Winoground"
@@ -64,10 +66,16 @@ class Winoground:
             metrics[name] = {"score": float(values.mean()), "low": low, "high": high, "tags": tags}
             rows.append(
                 MetricRow(
-                    f"winoground.{name}", float(values.mean()), f"{name.capitalize()} score: {LABELS[name]}",
-                    (low, high), {"chance": CHANCE[name]}, unit="%", maximum=100.0, headline=name == "group",
+                    f"winoground.{name}",
+                    float(values.mean()),
+                    f"{name.capitalize()} score: {LABELS[name]}",
+                    (low, high),
+                    {"chance": CHANCE[name]},
+                    unit="%",
+                    maximum=100.0,
+                    headline=name == "group",
                 )
-            )  # fmt: skip
+            )
         note = f"Percentage of {len(examples):,} examples. Equal scores do not count."
         section = Section(self.title, note, [metric_table("", rows)])
         return Result(

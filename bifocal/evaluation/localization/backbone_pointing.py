@@ -1,4 +1,5 @@
-"""Pointing by the backbone: guesses and refusals of the pointing head that is served with the model."""
+"""Pointing by the backbone: guesses and refusals of the pointing head that is served with the
+model."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,26 +33,44 @@ from bifocal.report.sections import (
 
 MEASURED_IMAGES = 100
 """Images whose phrases with boxes are pointed at, at most."""
-PLACES = frozenset([
-    "left", "right", "front", "back", "background", "foreground", "middle", "center", "side", "top", "bottom",
-    "distance", "it", "them", "him", "they",
-])  # fmt: skip
+PLACES = frozenset(
+    [
+        "left",
+        "right",
+        "front",
+        "back",
+        "background",
+        "foreground",
+        "middle",
+        "center",
+        "side",
+        "top",
+        "bottom",
+        "distance",
+        "it",
+        "them",
+        "him",
+        "they",
+    ]
+)
 """Words between the separators of a caption that name no thing."""
 NOTE = (
-    "Phrases of captions, and phrases of other images' captions, in images of the split. The pointing head mixes the "
-    "classes of the backbone and was not trained on these images. A ring is a guess, with the probability that the "
-    "phrase is in the image; a phrase that is probably not in the image gets no ring."
+    "Phrases of captions, and phrases of other images' captions, in images of the split. The "
+    "pointing head mixes the classes of the backbone and was not trained on these images. A "
+    "ring is a guess, with the probability that the phrase is in the image; a phrase that is "
+    "probably not in the image gets no ring."
 )
 
 
 class BackbonePointing:
     """Guesses and refusals of a backbone's pointing head, with its accuracy if phrases have boxes.
 
-    The accuracy is that of the pointing game, on the phrases of at most 100 images. The report shows images with a
-    phrase of their own captions and one of another image's captions.
+    The accuracy is that of the pointing game, on the phrases of at most 100 images. The report
+    shows images with a phrase of their own captions and one of another image's captions.
 
     Args:
-        head: part of ``bifocal.localization.heads``, as it is exported; None for ``ClassMixture`` by words.
+        head: part of ``bifocal.localization.heads``, as it is exported; None for ``ClassMixture``
+            by words.
     """
 
     title = "Pointing by the backbone"
@@ -61,7 +80,8 @@ class BackbonePointing:
         self.head = head or ClassMixture()
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; skipped without weights of a backbone with a classifier, or without image files."""
+        """Evaluate ``subject``; skipped without weights of a backbone with a classifier, or without
+        image files."""
         order = np.random.default_rng(subject.seed).permutation(
             subject.split.images["image_id"].to_numpy(dtype=str)
         )
@@ -93,7 +113,8 @@ class BackbonePointing:
             return open_head(Path(folder))
 
     def _measure(self, head: Pointer, subject: Subject, images: list[str]) -> dict[str, Any] | None:
-        """Return the accuracy in percent, its 95 % interval and the center's accuracy; None without boxes."""
+        """Return the accuracy in percent, its 95 % interval and the center's accuracy; None without
+        boxes."""
         phrases = subject.split.phrases
         phrases = phrases[phrases["image_id"].isin(images)]
         if not len(phrases):
@@ -122,7 +143,8 @@ class BackbonePointing:
 
 
 def shown_items(head: Pointer, subject: Subject, images: list[str]) -> list[GalleryItem]:
-    """Return pictures of each image with a phrase of its captions, and with a phrase of the next image's captions."""
+    """Return pictures of each image with a phrase of its captions, and with a phrase of the next
+    image's captions."""
     rng, captions = (
         np.random.default_rng(subject.seed),
         subject.split.captions.groupby("image_id")["text"].agg(list),
@@ -151,12 +173,15 @@ def _item(thumbnails: Thumbnails, image: str, phrase: str, place: Place) -> Gall
 
 
 def things(captions: Sequence[str]) -> list[str]:
-    """Return the phrases of an image that most captions agree on: the rarest word of each is in the most captions.
+    """Return the phrases of an image that most captions agree on: the rarest word of each is in the
+    most captions.
 
     Phrases that name no thing, such as "left" and "playing", are left out.
 
     Example:
-        >>> things(["A brown dog playing on the left.", "A brown dog on grass", "The brown dog jumps"])
+        >>> things(
+        ...     ["A brown dog playing on the left.", "A brown dog on grass", "The brown dog jumps"]
+        ... )
         ['brown dog']
     """
     phrases = {phrase.text.lower() for caption in captions for phrase in split_phrases(caption)}
@@ -188,7 +213,12 @@ def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
     interval = (metrics["low"], metrics["high"])
     return [
         MetricRow(
-            "backbone_pointing.accuracy", metrics["accuracy"], f"Accuracy, {metrics['phrases']:,} phrases", interval,
-            {"image center": metrics["center"]}, unit="%", maximum=100.0,
+            "backbone_pointing.accuracy",
+            metrics["accuracy"],
+            f"Accuracy, {metrics['phrases']:,} phrases",
+            interval,
+            {"image center": metrics["center"]},
+            unit="%",
+            maximum=100.0,
         )
-    ]  # fmt: skip
+    ]

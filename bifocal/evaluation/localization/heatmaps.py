@@ -19,7 +19,8 @@ IMAGE_SIDE = 360
 
 @dataclass(frozen=True)
 class HeatmapExample:
-    """Image with a heatmap (h, w), -inf without a score; true boxes (n, 4) and the predicted point are percentages."""
+    """Image with a heatmap (h, w), -inf without a score; true boxes (n, 4) and the predicted point
+    are percentages."""
 
     image_id: str
     heatmap: NDArray[np.floating]

@@ -18,7 +18,8 @@ MAX_TUNING_PHRASES = 5000
 
 @dataclass(frozen=True)
 class ChosenLocator:
-    """Locator for a subject, and how its k was tuned; ``tuning`` is empty if the localizer has no k to tune."""
+    """Locator for a subject, and how its k was tuned; ``tuning`` is empty if the localizer has no k
+    to tune."""
 
     locator: PhraseLocator
     tuning: dict[str, Any]
@@ -36,7 +37,8 @@ def pointing_skip_reason(subject: Subject, localizer: AnyLocalizer | None) -> st
 
 
 def choose_locator(subject: Subject, localizer: AnyLocalizer | None) -> ChosenLocator:
-    """Return the locator of ``subject``, its k tuned on ``val`` unless ``val`` is evaluated or has no phrases."""
+    """Return the locator of ``subject``, its k tuned on ``val`` unless ``val`` is evaluated or has
+    no phrases."""
     return subject.cached(("locator", localizer), lambda: _choose(subject, localizer))
 
 
@@ -61,7 +63,8 @@ def _for_model(subject: Subject, localizer: AnyLocalizer | None) -> Localizer | 
 def tune_k(
     locator: PhraseLocator, candidates: Mapping[int, Localizer], dataset: Dataset, seed: int
 ) -> ChosenLocator:
-    """Return the locator whose k hits most of ``MAX_TUNING_PHRASES`` drawn phrases; ties choose the smallest k."""
+    """Return the locator whose k hits most of ``MAX_TUNING_PHRASES`` drawn phrases; ties choose the
+    smallest k."""
     drawn = np.random.default_rng(seed).permutation(len(dataset.phrases))[:MAX_TUNING_PHRASES]
     rows = sorted(drawn.tolist())
     locators = {k: replace(locator, localizer=candidates[k]) for k in sorted(candidates)}

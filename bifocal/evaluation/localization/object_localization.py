@@ -35,7 +35,8 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 class ObjectLocalization:
     """mAP of points and masks, for datasets whose phrases are category names (COCO, VOC).
 
-    Oquab et al., CVPR 2015 (points); BEAN, section 4.2 (masks). The threshold of the masks is tuned on ``val``.
+    Oquab et al., CVPR 2015 (points); BEAN, section 4.2 (masks). The threshold of the masks is tuned
+    on ``val``.
 
     Args:
         localizer: part of ``bifocal.localization``; None for the encoder's own.
@@ -48,7 +49,8 @@ class ObjectLocalization:
         self.localizer = localizer
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; skipped without phrases or a localizer, and if no phrase is the name of a category."""
+        """Evaluate ``subject``; skipped without phrases or a localizer, and if no phrase is the
+        name of a category."""
         skipped = pointing_skip_reason(subject, self.localizer)
         if not skipped and not len(category_phrases(subject.split)):
             skipped = "No phrase is the name of a category."
@@ -58,19 +60,37 @@ class ObjectLocalization:
         validation = None if subject.split_name == "val" else subject.dataset.split("val")
         metrics = object_metrics(locator, subject.split, validation)
         rows = [
-            MetricRow("objects.point_mAP", metrics["point_mAP"], "mAP of points",
-                      baselines={"image center": metrics["centre_mAP"]}, unit="%"),
-            MetricRow("objects.centre_mAP", metrics["centre_mAP"], "mAP of the image center", unit="%"),
-            *(MetricRow(f"objects.{name}", metrics[name], f"mAP of masks, {name}", unit="%") for name in OVERLAPS),
-            *(MetricRow(f"objects.{name}_by_overlap", metrics[f"{name}_by_overlap"],
-                        f"mAP of masks, {name}, images ranked by IoU", unit="%") for name in OVERLAPS),
+            MetricRow(
+                "objects.point_mAP",
+                metrics["point_mAP"],
+                "mAP of points",
+                baselines={"image center": metrics["centre_mAP"]},
+                unit="%",
+            ),
+            MetricRow(
+                "objects.centre_mAP", metrics["centre_mAP"], "mAP of the image center", unit="%"
+            ),
+            *(
+                MetricRow(f"objects.{name}", metrics[name], f"mAP of masks, {name}", unit="%")
+                for name in OVERLAPS
+            ),
+            *(
+                MetricRow(
+                    f"objects.{name}_by_overlap",
+                    metrics[f"{name}_by_overlap"],
+                    f"mAP of masks, {name}, images ranked by IoU",
+                    unit="%",
+                )
+                for name in OVERLAPS
+            ),
             MetricRow("objects.level", metrics["level"], "Threshold of masks"),
-        ]  # fmt: skip
+        ]
         note = (
-            f"{metrics['objects']:,} objects of {metrics['categories']} categories. Every category is searched in "
-            "every image; images are ranked by the maximum of the heatmap. BEAN's published code ranks them by the "
-            "IoU itself, which gives nearly the share of objects above it: only these rows compare with the paper's "
-            "34, 24 and 15. True masks are segmentations where the dataset has them "
+            f"{metrics['objects']:,} objects of {metrics['categories']} categories. Every "
+            "category is searched in every image; images are ranked by the maximum of the "
+            "heatmap. BEAN's published code ranks them by the IoU itself, which gives nearly "
+            "the share of objects above it: only these rows compare with the paper's 34, 24 "
+            "and 15. True masks are segmentations where the dataset has them "
             f"({metrics['segmented']:,} pairs of image and category), otherwise boxes."
         )
         return Result(
@@ -84,7 +104,8 @@ class ObjectLocalization:
 def object_metrics(
     locator: PhraseLocator, dataset: Dataset, validation: Dataset | None
 ) -> dict[str, Any]:
-    """Return the mAP of points and masks in percent; ``validation`` tunes the threshold of masks (else 0.5)."""
+    """Return the mAP of points and masks in percent; ``validation`` tunes the threshold of masks
+    (else 0.5)."""
     objects = category_phrases(dataset)
     threshold, tuned_on = DEFAULT_THRESHOLD, 0
     if validation is not None and len(category_phrases(validation)):
@@ -112,8 +133,8 @@ def object_metrics(
 class ObjectMaps:
     """Maxima (C, N) of the heatmaps of C categories in N images, with their points and overlaps.
 
-    ``points`` (C, N, 2) are in pixels. ``overlaps`` (T, C, N) are the IoU of each threshold's mask with the true mask,
-    0 without one. ``boxes`` are the true boxes (n, 4) by category and image.
+    ``points`` (C, N, 2) are in pixels. ``overlaps`` (T, C, N) are the IoU of each threshold's mask
+    with the true mask, 0 without one. ``boxes`` are the true boxes (n, 4) by category and image.
     """
 
     scores: NDArray[np.float64]
@@ -122,7 +143,8 @@ class ObjectMaps:
     boxes: list[list[NDArray[np.float64]]]
 
     def mask_metrics(self, threshold: float) -> dict[str, float]:
-        """Return the mAP of masks at a threshold, in percent, by our protocol and by the protocol of BEAN's code."""
+        """Return the mAP of masks at a threshold, in percent, by our protocol and by the protocol
+        of BEAN's code."""
         present = np.array([[len(truth) > 0 for truth in row] for row in self.boxes])
         overlaps = self.overlaps[THRESHOLDS.index(threshold)]
         ranked, by_overlap = (
@@ -134,7 +156,8 @@ class ObjectMaps:
 
 
 def category_phrases(dataset: Dataset) -> pd.DataFrame:
-    """Return the phrases that equal the name of their category and belong to no caption, as in COCO and VOC."""
+    """Return the phrases that equal the name of their category and belong to no caption, as in COCO
+    and VOC."""
     phrases = dataset.phrases
     return phrases[phrases["caption_id"].isna() & (phrases["category"] == phrases["phrase"])]
 
@@ -176,7 +199,8 @@ def localize_objects(locator: PhraseLocator, dataset: Dataset) -> ObjectMaps:
 
 
 def true_mask(encoded: str | None, boxes: NDArray[np.floating], width: int, height: int) -> Tensor:
-    """Return the cells (SIDE, SIDE) whose center an object covers: its segmentation, else its boxes (n, 4)."""
+    """Return the cells (SIDE, SIDE) whose center an object covers: its segmentation, else its boxes
+    (n, 4)."""
     x, y = ((np.arange(SIDE) + 0.5) / SIDE * size for size in (width, height))
     if isinstance(encoded, str):
         mask = decode_mask(encoded, width, height)[np.ix_(y.astype(np.int64), x.astype(np.int64))]

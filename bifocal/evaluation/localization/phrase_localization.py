@@ -30,10 +30,11 @@ CHECKED_IMAGES = 8
 
 
 class PhraseLocalization:
-    """R@K of proposals at IoU 0.5, for any box and the union of a phrase's boxes, by category; mAP over unique phrases.
+    """R@K of proposals at IoU 0.5, for any box and the union of a phrase's boxes, by category; mAP
+    over unique phrases.
 
-    Plummer et al., "Flickr30k Entities", ICCV 2015; Wang, Li and Lazebnik, CVPR 2016, section 3.3. R@1 of ``RefCOCO``,
-    whose phrases have one box, is its accuracy.
+    Plummer et al., "Flickr30k Entities", ICCV 2015; Wang, Li and Lazebnik, CVPR 2016, section 3.3.
+    R@1 of ``RefCOCO``, whose phrases have one box, is its accuracy.
 
     Args:
         localizer: part of ``bifocal.localization``; None for the encoder's own.
@@ -46,7 +47,8 @@ class PhraseLocalization:
         self.localizer = localizer
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; skipped without phrases or a localizer, and if regions are cells of a grid."""
+        """Evaluate ``subject``; skipped without phrases or a localizer, and if regions are cells of
+        a grid."""
         skipped = pointing_skip_reason(subject, self.localizer)
         if skipped:
             return Result(self.title, skipped=skipped)
@@ -91,9 +93,10 @@ class PhraseLocalization:
             Table("By category", ("", *(name.replace("_", " ") for name in names)), by_category)
         ]
         note = (
-            f"R@K: percentage of {metrics['phrases']:,} phrases with a correct proposal (IoU at least 0.5) among the "
-            "first K, by its overlap with any box of the phrase, or with the smallest box around them (union box). "
-            "Upper bound: percentage of phrases with any correct proposal. Chance: equal scores."
+            f"R@K: percentage of {metrics['phrases']:,} phrases with a correct proposal (IoU "
+            "at least 0.5) among the first K, by its overlap with any box of the phrase, or "
+            "with the smallest box around them (union box). Upper bound: percentage of "
+            "phrases with any correct proposal. Chance: equal scores."
         )
         return Result(
             self.title,
@@ -121,7 +124,8 @@ def regions_are_proposals(vectors: RegionVectors) -> bool:
 def localize_phrases(
     locator: PhraseLocator, dataset: Dataset
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Return R@K, its upper bound, chance and mAP in percent, and a table of the AP of each unique phrase."""
+    """Return R@K, its upper bound, chance and mAP in percent, and a table of the AP of each unique
+    phrase."""
     phrases = phrases_in_context(dataset)
     sizes = dataset.images.set_index("image_id")[["width", "height"]]
     queries = []

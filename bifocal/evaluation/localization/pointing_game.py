@@ -31,16 +31,19 @@ SHOWN_CATEGORIES = 12
 class PointingGame:
     """Accuracy of the pointing game, beside pointing at the image center and at random.
 
-    Xiao, Sigal and Lee, CVPR 2017; BEAN, table 3; Engilberge's thesis, section 4.3.1. The point is the center of the
-    best region. ``corner_accuracy`` has the protocol of BEAN's code: its upper left corner must lie inside a box.
+    Xiao, Sigal and Lee, CVPR 2017; BEAN, table 3; Engilberge's thesis, section 4.3.1. The point is
+    the center of the best region. ``corner_accuracy`` has the protocol of BEAN's code: its upper
+    left corner must lie inside a box.
 
     Args:
         localizer: part of ``bifocal.localization``; None for the encoder's own. A k that is not
             given is tuned on ``val``.
-        min_area: part of the image that the smallest rectangle around the boxes of a phrase covers at least; other
-            phrases are left out. The code of Akbari et al., CVPR 2019, has 0.05, which their paper does not say.
-        training: folder of the dataset whose captions trained the model, for the accuracy of phrases with a word that
-            no training caption has (figure 7 of BEAN, 4.8 of the thesis); None for the training split of this dataset.
+        min_area: part of the image that the smallest rectangle around the boxes of a phrase covers
+            at least; other phrases are left out. The code of Akbari et al., CVPR 2019, has 0.05,
+            which their paper does not say.
+        training: folder of the dataset whose captions trained the model, for the accuracy of
+            phrases with a word that no training caption has (figure 7 of BEAN, 4.8 of the thesis);
+            None for the training split of this dataset.
     """
 
     title = "Pointing game"
@@ -71,8 +74,9 @@ class PointingGame:
         content = text_hashes(phrases["phrase"])
         examples = shown_examples(pointing, chosen.locator, 2 * subject.shown, subject.seed)
         note = (
-            f"Heatmap of a phrase, its true boxes in white, and the predicted point. {metrics['phrases']:,} phrases; a "
-            "point inside a true box is a hit. At most half of the examples are misses."
+            "Heatmap of a phrase, its true boxes in white, and the predicted point. "
+            f"{metrics['phrases']:,} phrases; a point inside a true box is a hit. At most half "
+            "of the examples are misses."
         )
         items = [
             GalleryItem(
@@ -114,10 +118,11 @@ def _true_boxes(phrases: pd.DataFrame) -> list[str]:
 def pointing_metrics(
     pointing: PointingResult, resamples: int, seed: int, words: Set[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return the accuracy in percent, its 95 % interval and the baselines; of all phrases and by category.
+    """Return the accuracy in percent, its 95 % interval and the baselines; of all phrases and by
+    category.
 
-    ``unseen_words`` has the values of the phrases with a word that is not among the ``words`` of the training. Without
-    such phrases, or without ``words``, the result has no ``unseen_words``.
+    ``unseen_words`` has the values of the phrases with a word that is not among the ``words`` of
+    the training. Without such phrases, or without ``words``, the result has no ``unseen_words``.
     """
     boxes = list(pointing.phrases["boxes"])
     values = {
@@ -141,7 +146,8 @@ def pointing_metrics(
 def _by_category(
     names: list[Any], values: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, dict[str, float]]:
-    """Return the metrics by category, the most frequent first; a phrase of category ``a/b`` counts for a and b."""
+    """Return the metrics by category, the most frequent first; a phrase of category ``a/b`` counts
+    for a and b."""
     members = [
         (category, row)
         for row, joined in enumerate(names)
@@ -166,14 +172,24 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
     """Return the accuracy, its baselines, and k if it was tuned, as scalars."""
     rows = [
         MetricRow(
-            "pointing.accuracy", metrics["accuracy"], "Pointing accuracy", (metrics["low"], metrics["high"]),
+            "pointing.accuracy",
+            metrics["accuracy"],
+            "Pointing accuracy",
+            (metrics["low"], metrics["high"]),
             {"image center": metrics["centre"], "random point": metrics["random"]},
-            unit="%", maximum=100.0, headline=True,
+            unit="%",
+            maximum=100.0,
+            headline=True,
         ),
         MetricRow("pointing.centre", metrics["centre"], "Accuracy of the image center", unit="%"),
         MetricRow("pointing.random", metrics["random"], "Accuracy of a random point", unit="%"),
-        MetricRow("pointing.corner", metrics["corner_accuracy"], "Accuracy by the corner, as in BEAN's code", unit="%"),
-    ]  # fmt: skip
+        MetricRow(
+            "pointing.corner",
+            metrics["corner_accuracy"],
+            "Accuracy by the corner, as in BEAN's code",
+            unit="%",
+        ),
+    ]
     if "unseen_words" in metrics:
         unseen = metrics["unseen_words"]
         label, baselines = (
@@ -191,7 +207,8 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
 
 
 def metric_tables(metrics: Mapping[str, Any]) -> list[Table]:
-    """Return the tables of the report: accuracy by category, and the accuracy of each k that was tried."""
+    """Return the tables of the report: accuracy by category, and the accuracy of each k that was
+    tried."""
     tables = []
     categories = metrics["categories"]
     if categories:
@@ -219,7 +236,8 @@ def metric_tables(metrics: Mapping[str, Any]) -> list[Table]:
 def shown_examples(
     pointing: PointingResult, locator: PhraseLocator, count: int, seed: int
 ) -> list[tuple[HeatmapExample, str, bool]]:
-    """Draw ``count`` phrases of different images, with whether each is a hit: at most half are misses, shown first."""
+    """Draw ``count`` phrases of different images, with whether each is a hit: at most half are
+    misses, shown first."""
     order = np.random.default_rng(seed).permutation(len(pointing.hits))
     chosen: list[int] = []
     for hit, limit in ((False, count // 2), (True, count)):

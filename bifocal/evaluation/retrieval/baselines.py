@@ -1,4 +1,5 @@
-"""Baselines on the same images, features and text: zero-shot, canonical correlation analysis, chance."""
+"""Baselines on the same images, features and text: zero-shot, canonical correlation analysis,
+chance."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,18 +27,20 @@ Directions = dict[str, dict[str, float]]
 
 
 class Baselines:
-    """R@K of the model beside models that need no gradient steps, on the same stored features and text.
+    """R@K of the model beside models that need no gradient steps, on the same stored features and
+    text.
 
-    Zero-shot: both towers of one contrastive model, unchanged; only if features and text come from the same model
-    (``OpenClip`` and ``OpenClipText``). Its ranks are kept beside the ranks of ``Retrieval``: heads are not promoted if
-    their gain over it is not clear. Then register the contrastive model unchanged, with ``initialization: ZeroShot``
-    and ``phases: []``. CCA: Gong et al., IJCV 2014, see
-    ``bifocal.training.initialization.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA:
-    data-efficient mapping of unimodal features to multimodal features", ICLR 2025.
+    Zero-shot: both towers of one contrastive model, unchanged; only if features and text come from
+    the same model (``OpenClip`` and ``OpenClipText``). Its ranks are kept beside the ranks of
+    ``Retrieval``: heads are not promoted if their gain over it is not clear. Then register the
+    contrastive model unchanged, with ``initialization: ZeroShot`` and ``phases: []``. CCA: Gong et
+    al., IJCV 2014, see ``bifocal.training.initialization.cca``, fitted on the split "train"; on two
+    frozen encoders: Li et al., "CSA: data-efficient mapping of unimodal features to multimodal
+    features", ICLR 2025.
 
     Args:
-        cca_dim: maximum number of projections of CCA; 0 to leave it out. Its time grows with the cube of the dimensions
-            of features and text.
+        cca_dim: maximum number of projections of CCA; 0 to leave it out. Its time grows with the
+            cube of the dimensions of features and text.
     """
 
     title = "Baselines"

@@ -14,8 +14,9 @@ KS = (1, 5, 10)
 class CutVectors:
     """R@K of vectors cut to their first dimensions, beside the whole vectors.
 
-    Kusupati et al., "Matryoshka representation learning", NeurIPS 2022. A model with ``cut_dims`` that was trained with
-    ``MatryoshkaLoss`` loses little; any other model shows what cutting costs it.
+    Kusupati et al., "Matryoshka representation learning", NeurIPS 2022. A model with ``cut_dims``
+    that was trained with ``MatryoshkaLoss`` loses little; any other model shows what cutting costs
+    it.
 
     Args:
         dims: numbers of dimensions; a number that is not below the model's is left out.
@@ -31,7 +32,8 @@ class CutVectors:
         self.dims = sorted(set(dims))
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; skipped without single vectors, or if none of ``dims`` is smaller than theirs."""
+        """Evaluate ``subject``; skipped without single vectors, or if none of ``dims`` is smaller
+        than theirs."""
         if subject.embeddings is None:
             return Result(self.title, skipped="The model has no single vector per image.")
         images, captions = subject.embeddings
@@ -71,7 +73,10 @@ class CutVectors:
         for found in metrics.values():
             found["lost"] = metrics[str(whole)]["recall_sum"] - found["recall_sum"]
         columns = ("", *recall, "recall sum", "95 %")
-        note = "The first numbers of each vector, divided by their norm; all images of the split are ranked."
+        note = (
+            "The first numbers of each vector, divided by their norm; all images of the split "
+            "are ranked."
+        )
         return Result(
             self.title,
             {"cut_vectors": metrics},

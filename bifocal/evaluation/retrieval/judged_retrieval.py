@@ -1,4 +1,5 @@
-"""Retrieval against human judgments of all images and captions, where a caption may fit several images."""
+"""Retrieval against human judgments of all images and captions, where a caption may fit several
+images."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ COLUMNS = ("caption", "image", "agg_score")
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """Correct candidates by query: captions by image id, and images by caption id. Other queries are not judged."""
+    """Correct candidates by query: captions by image id, and images by caption id. Other queries
+    are not judged."""
 
     captions: Mapping[str, frozenset[str]]
     images: Mapping[str, frozenset[str]]
@@ -37,8 +39,8 @@ class JudgedPairs:
 def read_judged_pairs(
     folder: Path, judgments: Judgments, split: str, own: Iterable[tuple[str, str]] = ()
 ) -> JudgedPairs:
-    """Read ``<judgments>_image_to_caption.json`` and ``<judgments>_caption_to_image.json``, as in the package
-    ``eccv_caption``; or, for CxC, ``sits_<split>.csv`` of its authors.
+    """Read ``<judgments>_image_to_caption.json`` and ``<judgments>_caption_to_image.json``, as in
+    the package ``eccv_caption``; or, for CxC, ``sits_<split>.csv`` of its authors.
 
     Args:
         own: pairs (image_id, caption_id) of the corpus, which the file of CxC adds to.
@@ -67,7 +69,8 @@ def _read_lists(path: Path, corpus: str) -> dict[str, frozenset[str]]:
 
 
 def _read_scores(path: Path) -> Iterable[tuple[str, str]]:
-    """Return the matching pairs of ``COCO_val2014:sentid:732091,COCO_val2014_000000365325.jpg,2.2,c2i_intrasim``."""
+    """Return the matching pairs of
+    ``COCO_val2014:sentid:732091,COCO_val2014_000000365325.jpg,2.2,c2i_intrasim``."""
     table = pd.read_csv(path)
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
@@ -101,16 +104,17 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> JudgedPairs:
 class JudgedRetrieval:
     """R@K, R-Precision and mAP@R of COCO's test images and captions against judgments of people.
 
-    COCO counts one image as correct for a caption, although others fit. ECCV Caption (Chun et al., ECCV 2022) and CxC
-    (Parekh et al., EACL 2021) list images and captions that people judged to match. Queries are the judged ones,
-    candidates are all images and captions of the protocol.
+    COCO counts one image as correct for a caption, although others fit. ECCV Caption (Chun et al.,
+    ECCV 2022) and CxC (Parekh et al., EACL 2021) list images and captions that people judged to
+    match. Queries are the judged ones, candidates are all images and captions of the protocol.
 
     Args:
         folder: the judgments in their published layout: ``eccv_image_to_caption.json`` and
-            ``eccv_caption_to_image.json``, and the same of ``cxc``, as in the package ``eccv_caption``; or
-            ``sits_test.csv`` of CxC. None skips the evaluator.
+            ``eccv_caption_to_image.json``, and the same of ``cxc``, as in the package
+            ``eccv_caption``; or ``sits_test.csv`` of CxC. None skips the evaluator.
         judgments: ``eccv``, ``cxc`` or both.
-        protocol: with one fold; COCO's 5,000 test images with five captions each, unless the split is smaller.
+        protocol: with one fold; COCO's 5,000 test images with five captions each, unless the split
+            is smaller.
         ks: K of R@K.
     """
 
@@ -125,13 +129,15 @@ class JudgedRetrieval:
     ) -> None:
         if PROTOCOLS[protocol].folds > 1:
             raise ValueError(
-                f"the protocol {protocol} has several folds, and judged pairs cross them: use coco_5k"
+                f"the protocol {protocol} has several folds, and judged pairs cross them: use "
+                "coco_5k"
             )
         self.folder, self.judgments, self.protocol = folder, tuple(judgments), protocol
         self.ks = tuple(ks)
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; raise ``ValueError`` if its split lacks judged images or captions."""
+        """Evaluate ``subject``; raise ``ValueError`` if its split lacks judged images or
+        captions."""
         if self.folder is None:
             return Result(
                 self.title, skipped="No judgments: give the folder of ECCV Caption or CxC."
@@ -145,12 +151,16 @@ class JudgedRetrieval:
         scores = split_scores(subject)
         directions: dict[str, tuple[BlockScores, list[str], int]] = {
             "caption_retrieval": (
-                lambda rows, columns: scores(fold.images[rows], fold.captions[columns]), images, len(captions)
+                lambda rows, columns: scores(fold.images[rows], fold.captions[columns]),
+                images,
+                len(captions),
             ),
             "image_retrieval": (
-                lambda rows, columns: scores(fold.images[columns], fold.captions[rows]).T, own, len(images)
+                lambda rows, columns: scores(fold.images[columns], fold.captions[rows]).T,
+                own,
+                len(images),
             ),
-        }  # fmt: skip
+        }
         metrics: dict[str, Any] = {}
         rows, sections = [], []
         for key in self.judgments:
@@ -179,7 +189,10 @@ class JudgedRetrieval:
                     metric_table(f"{DIRECTIONS[direction]}: {len(queries):,} queries", found)
                 )
                 rows += found
-            note = f"Answers that people judged to match, among {len(images):,} images with {len(captions):,} captions."
+            note = (
+                f"Answers that people judged to match, among {len(images):,} images with "
+                f"{len(captions):,} captions."
+            )
             sections.append(Section(f"{self.title}: {name}", note, blocks))
         return Result(self.title, metrics, rows=rows, sections=sections)
 
@@ -193,9 +206,14 @@ class JudgedRetrieval:
                 percent.numpy(), image_ids, resamples=subject.resamples, seed=subject.seed
             )
             yield MetricRow(
-                f"{prefix}.{label}", float(percent.mean()), f"{name}, {label}", interval,
-                unit="%", maximum=100.0, headline=label == PRECISIONS[1],
-            )  # fmt: skip
+                f"{prefix}.{label}",
+                float(percent.mean()),
+                f"{name}, {label}",
+                interval,
+                unit="%",
+                maximum=100.0,
+                headline=label == PRECISIONS[1],
+            )
 
     def _measure(
         self, scores: BlockScores, answers: Mapping[int, Sequence[int]], candidates: int
@@ -216,7 +234,8 @@ class JudgedRetrieval:
 def _candidate_rows(
     pairs: JudgedPairs, images: Sequence[str], captions: Sequence[str], name: str
 ) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """Return the rows of correct candidates by the row of the query, of image and of caption queries."""
+    """Return the rows of correct candidates by the row of the query, of image and of caption
+    queries."""
     row_of_image = {image_id: row for row, image_id in enumerate(images)}
     row_of_caption = {caption_id: row for row, caption_id in enumerate(captions)}
     judged = [
@@ -228,8 +247,9 @@ def _candidate_rows(
     if any(judged):
         absent, other = (sorted(ids) for ids in judged)
         raise ValueError(
-            f"{name} judges {len(absent)} images and {len(other)} captions that are not among the ranked ones, such as "
-            f"{', '.join([*absent[:2], *other[:2]])}: evaluate COCO's test split of Karpathy, five captions per image"
+            f"{name} judges {len(absent)} images and {len(other)} captions that are not among "
+            f"the ranked ones, such as {', '.join([*absent[:2], *other[:2]])}: evaluate COCO's "
+            "test split of Karpathy, five captions per image"
         )
     return (
         {

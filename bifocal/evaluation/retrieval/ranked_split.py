@@ -1,4 +1,5 @@
-"""Retrieval on a split: ranks of all queries, and their tables for readers, charts and comparisons."""
+"""Retrieval on a split: ranks of all queries, and their tables for readers, charts and
+comparisons."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,8 +30,9 @@ RANK_EDGES = (0, 1, 2, 3, 5, 10, 20, 50)
 
 @dataclass(frozen=True)
 class RankedSplit:
-    """Ranks of all queries by fold: (caption retrieval, image retrieval). ``reranked`` and ``corrected`` rank re-ranked
-    and hubness-corrected scores; ``scores`` returns any block of the split's scores.
+    """Ranks of all queries by fold: (caption retrieval, image retrieval). ``reranked`` and
+    ``corrected`` rank re-ranked and hubness-corrected scores; ``scores`` returns any block of the
+    split's scores.
     """
 
     folds: list[Fold]
@@ -94,7 +96,8 @@ def split_scores(subject: Subject) -> BlockScores:
 
 
 def _pair_scores(subject: Subject) -> BlockScores:
-    """Return a function that scores blocks with a grounding model; the cells of all images stay in memory."""
+    """Return a function that scores blocks with a grounding model; the cells of all images stay in
+    memory."""
     model: Any = subject.model
     pairs = subject.pairs
     model.eval()
@@ -128,10 +131,13 @@ def metric_rows(metrics: Mapping[str, Any], protocol: str) -> Iterator[MetricRow
         name.startswith("R@") for direction in DIRECTIONS for name in metrics[direction]
     )
     yield MetricRow(
-        "recall_sum", metrics["recall_sum"], f"Recall sum of {maximum:.0f}, protocol {protocol}",
+        "recall_sum",
+        metrics["recall_sum"],
+        f"Recall sum of {maximum:.0f}, protocol {protocol}",
         (total["low"], total["high"]),
-        maximum=maximum, headline=True,
-    )  # fmt: skip
+        maximum=maximum,
+        headline=True,
+    )
     for direction in DIRECTIONS:
         yield from direction_rows(metrics, direction)
     for group, suffix in (("corrected", "corrected"), ("reranked", "re-ranked (transductive)")):
@@ -142,17 +148,23 @@ def metric_rows(metrics: Mapping[str, Any], protocol: str) -> Iterator[MetricRow
 
 
 def direction_rows(metrics: Mapping[str, Any], direction: str) -> list[MetricRow]:
-    """Return the metrics of one direction with intervals and chance levels; the first is a headline."""
+    """Return the metrics of one direction with intervals and chance levels; the first is a
+    headline."""
     rows: list[MetricRow] = []
     for name, value in metrics[direction].items():
         interval, chance = metrics["intervals"][direction][name], metrics["chance"][direction][name]
         rows.append(
             MetricRow(
-                f"{direction}.{name}", value, f"{DIRECTIONS[direction]}, {name.replace('_', ' ')}",
-                (interval["low"], interval["high"]), {"chance": chance},
-                unit=_unit(name), maximum=100.0, headline=not rows,
+                f"{direction}.{name}",
+                value,
+                f"{DIRECTIONS[direction]}, {name.replace('_', ' ')}",
+                (interval["low"], interval["high"]),
+                {"chance": chance},
+                unit=_unit(name),
+                maximum=100.0,
+                headline=not rows,
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -194,7 +206,8 @@ def recall_curves(ranked: RankedSplit, max_k: int) -> pd.DataFrame:
 
 
 def rank_histogram(ranked: RankedSplit) -> pd.DataFrame:
-    """Return the histogram of ranks: column ``rank`` (bins, from 1), and the percentage of queries per direction."""
+    """Return the histogram of ranks: column ``rank`` (bins, from 1), and the percentage of queries
+    per direction."""
     labels = [
         f"{low + 1}" if high == low + 1 else f"{low + 1}–{high}"
         for low, high in pairwise(RANK_EDGES)
@@ -224,7 +237,8 @@ def rank_table(
     image_ranks: ArrayLike,
     folds: list[Fold],
 ) -> pd.DataFrame:
-    """Return expected ranks of images and captions, ordered by fold, with the columns of ``ranks.parquet``."""
+    """Return expected ranks of images and captions, ordered by fold, with the columns of
+    ``ranks.parquet``."""
     ids, hashes, texts = (
         images["image_id"],
         images["sha256"].fillna(""),

@@ -1,4 +1,5 @@
-"""Cross-modal retrieval: R@K and ranks of both directions, with charts and the best and worst queries."""
+"""Cross-modal retrieval: R@K and ranks of both directions, with charts and the best and worst
+queries."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -39,12 +40,13 @@ from bifocal.report.sections import (
 
 ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]
 NOTE = (
-    "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. R is the number of an "
-    "image's captions: R-precision is their share among the first R answers, mAP@R the mean precision at these ranks, "
-    "0 at a wrong answer. Tied answers count as if each of their orders were equally likely. Re-ranked: scores "
-    "normalized by each candidate's best score among all queries of the split (transductive: a service does not have "
-    "these queries). Corrected: each candidate has a bias from its scores with a bank of training queries, as in "
-    "search."
+    "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. R "
+    "is the number of an image's captions: R-precision is their share among the first R "
+    "answers, mAP@R the mean precision at these ranks, 0 at a wrong answer. Tied answers count "
+    "as if each of their orders were equally likely. Re-ranked: scores normalized by each "
+    "candidate's best score among all queries of the split (transductive: a service does not "
+    "have these queries). Corrected: each candidate has a bias from its scores with a bank of "
+    "training queries, as in search."
 )
 ANSWERS = 5
 """Answers shown per query."""
@@ -54,12 +56,13 @@ QUERY_KINDS = ("an image as query", "a sentence as query")
 class Retrieval:
     """Retrieval of captions by an image and of images by a caption.
 
-    Re-ranking: Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.12)-(3.13). It is transductive. With
-    a bank of training queries, the ranks with a hubness correction are measured too, see ``bifocal.hubness``.
+    Re-ranking: Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.12)-(3.13). It is
+    transductive. With a bank of training queries, the ranks with a hubness correction are measured
+    too, see ``bifocal.hubness``.
 
     Args:
-        protocol: images that are ranked together, and captions per image: ``full`` ranks the whole split; the others
-            are protocols of papers, see ``bifocal.metrics.PROTOCOLS``.
+        protocol: images that are ranked together, and captions per image: ``full`` ranks the whole
+            split; the others are protocols of papers, see ``bifocal.metrics.PROTOCOLS``.
         ks: K of R@K.
         max_k: largest K of the recall curves.
     """
@@ -82,7 +85,8 @@ class Retrieval:
             yield f"ks is {list(ks)}: give at least one K, each at least 1"
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; raise ``ValueError`` if the split has another size than the protocol expects."""
+        """Evaluate ``subject``; raise ``ValueError`` if the split has another size than the
+        protocol expects."""
         ranked = rank_split(subject, self.protocol)
         metrics = self.measure(ranked, subject)
         curves, histogram = recall_curves(ranked, self.max_k), rank_histogram(ranked)
@@ -95,12 +99,13 @@ class Retrieval:
             "rank_histogram": bar_chart(bars, histogram["rank"].tolist(), *labels),
         }
         note = (
-            f"{NOTE} Protocol {self.protocol}: {metrics['images']:,} images with {metrics['captions']:,} captions. "
-            f"Intervals: {subject.resamples:,} bootstrap resamples of the images."
+            f"{NOTE} Protocol {self.protocol}: {metrics['images']:,} images with "
+            f"{metrics['captions']:,} captions. Intervals: {subject.resamples:,} bootstrap "
+            "resamples of the images."
         )
         examples_note = (
-            "Correct answers are marked. If one sentence describes several images, only the image that it was written "
-            "for counts as correct."
+            "Correct answers are marked. If one sentence describes several images, only the "
+            "image that it was written for counts as correct."
         )
         tables = [direction_table(metrics, name) for name in DIRECTIONS]
         return Result(
@@ -119,7 +124,8 @@ class Retrieval:
         )
 
     def measure(self, ranked: RankedSplit, subject: Subject) -> dict[str, Any]:
-        """Return R@K and ranks of both directions, with intervals, re-ranked, and at chance level."""
+        """Return R@K and ranks of both directions, with intervals, re-ranked, and at chance
+        level."""
         report = summarize_folds(ranked.raw, self.ks)
         intervals = retrieval_intervals(
             ranked.all_ranks(),
@@ -128,7 +134,8 @@ class Retrieval:
             resamples=subject.resamples,
             seed=subject.seed,
         )
-        # An image has several captions, a caption has one image: R-Precision of image retrieval would be R@1.
+        # An image has several captions, a caption has one image: R-Precision of image retrieval
+        # would be R@1.
         precision = protocol_precision(ranked.folds, ranked.scores)
         chance = chance_report(ranked.folds[0].image_of_caption, self.ks)
         for values, means in (
@@ -175,7 +182,8 @@ def _for_readers(values: Mapping[str, list[float]]) -> dict[str, list[float]]:
 
 
 def best_and_worst_queries(subject: Subject, ranked: RankedSplit, count: int) -> list[QueryList]:
-    """Return the worst and best ``count`` queries per direction, one per image; rank 1 is never among the worst."""
+    """Return the worst and best ``count`` queries per direction, one per image; rank 1 is never
+    among the worst."""
     examples = _Examples(subject, ranked)
     worst, best = [], []
     queries = (examples.image_query, examples.caption_query)

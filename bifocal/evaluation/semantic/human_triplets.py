@@ -58,11 +58,13 @@ def fit_tf_idf(dataset: Dataset, split: Dataset) -> TFIDF:
 def caption_similarities(
     dataset: Dataset, split: Dataset, images: Sequence[int], seed: int
 ) -> Mapping[str, Similarity]:
-    """Return the similarities of table 1: ``tf_idf``, ``fisher`` and ``meteor`` of captions, and ``objects``.
+    """Return the similarities of table 1: ``tf_idf``, ``fisher`` and ``meteor`` of captions, and
+    ``objects``.
 
-    Gordo and Larlus, CVPR 2017, section 4. For tf-idf and Fisher vectors, which are fitted on training captions, all
-    words of an image are one bag; METEOR compares single captions, with ``bifocal.metrics.match_kernel``. ``objects``
-    needs the labels "synsets", which ``VisualGenome`` reads with ``objects``. ``images`` are the compared rows.
+    Gordo and Larlus, CVPR 2017, section 4. For tf-idf and Fisher vectors, which are fitted on
+    training captions, all words of an image are one bag; METEOR compares single captions, with
+    ``bifocal.metrics.match_kernel``. ``objects`` needs the labels "synsets", which ``VisualGenome``
+    reads with ``objects``. ``images`` are the compared rows.
     """
     captions: dict[int, list[str]] = {row: [] for row in sorted(set(images))}
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
@@ -86,7 +88,8 @@ def tf_idf_similarity(dataset: Dataset, split: Dataset) -> Similarity:
 
 
 def generated_similarity(path: Path, dataset: Dataset, split: Dataset) -> Similarity:
-    """Return the dot product of two images' tf-idf vectors of captions that a network wrote, fitted on people's.
+    """Return the dot product of two images' tf-idf vectors of captions that a network wrote, fitted
+    on people's.
 
     The CSV file has the columns image_id and text, and a caption of each image of the split.
     """
@@ -99,7 +102,8 @@ def generated_similarity(path: Path, dataset: Dataset, split: Dataset) -> Simila
     without = split.images["image_id"][~split.images["image_id"].isin(table["image_id"])]
     if len(without):
         raise ValueError(
-            f"{path} has no caption of {len(without)} images of the split, such as {without.iloc[0]!r}"
+            f"{path} has no caption of {len(without)} images of the split, such as "
+            f"{without.iloc[0]!r}"
         )
     captions = table[table["image_id"].isin(split.images["image_id"])]
     return _dot_product(
@@ -170,7 +174,8 @@ def _training_split(dataset: Dataset, split: Dataset) -> Dataset:
 
 
 def read_triplets(path: Path) -> pd.DataFrame:
-    """Read votes: image ids ``query``, ``first``, ``second``, and counts ``o1``, ``o2``, ``o3`` (neither)."""
+    """Read votes: image ids ``query``, ``first``, ``second``, and counts ``o1``, ``o2``, ``o3``
+    (neither)."""
     decisions = read_decisions(path)
     if decisions is not None:
         chosen = (
@@ -189,7 +194,8 @@ def read_triplets(path: Path) -> pd.DataFrame:
 
 
 def read_decisions(path: Path) -> pd.DataFrame | None:
-    """Read single decisions: ``query``, ``first``, ``second``, ``user``, ``choice``; None without a column ``user``."""
+    """Read single decisions: ``query``, ``first``, ``second``, ``user``, ``choice``; None without a
+    column ``user``."""
     table = _read_csv(path)
     if "user" not in table.columns:
         return None
@@ -210,7 +216,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
     if not path.is_file():
         columns = ", ".join((*TRIPLET, *VOTES))
         raise ValueError(
-            f"{path}: no such file; expected a CSV with the columns {columns}, or with user and choice"
+            f"{path}: no such file; expected a CSV with the columns {columns}, or with user "
+            "and choice"
         )
     return pd.read_csv(path, dtype=str, keep_default_na=False)
 
@@ -229,7 +236,8 @@ def _check_values(
     if invalid.any():
         row = int(invalid.to_numpy().argmax())
         raise ValueError(
-            f"{path}, line {row + 2}, column {column.name}: {column.iloc[row]!r}, expected {expected}"
+            f"{path}, line {row + 2}, column {column.name}: {column.iloc[row]!r}, expected "
+            f"{expected}"
         )
 
 
@@ -242,9 +250,9 @@ def triplet_metrics(
     with_text: Tensor | None = None,
     generated: Path | None = None,
 ) -> dict[str, float]:
-    """Return the agreement with people in percent, of the model and of caption similarities; ``left_out`` counts
-    triplets outside the split, ``people`` is one person's agreement with the others. Embeddings have unit norm;
-    ``generated`` is a file of captions that a network wrote.
+    """Return the agreement with people in percent, of the model and of caption similarities;
+    ``left_out`` counts triplets outside the split, ``people`` is one person's agreement with the
+    others. Embeddings have unit norm; ``generated`` is a file of captions that a network wrote.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
     table = read_triplets(path)
@@ -290,16 +298,18 @@ def triplet_metrics(
 def draw_triplets(images: Tensor, split: Dataset, count: int, seed: int) -> pd.DataFrame:
     """Return ``count`` triplets to ask people about, as image ids: query, first, second.
 
-    Gordo and Larlus, section 3: two images are drawn from the 50 nearest neighbors of a random query, because two
-    random images would both be irrelevant. The paper takes ResNet-101's mean cell, without training; here ``images``
-    (N, d) are embeddings of unit norm. Queries are drawn without replacement.
+    Gordo and Larlus, section 3: two images are drawn from the 50 nearest neighbors of a random
+    query, because two random images would both be irrelevant. The paper takes ResNet-101's mean
+    cell, without training; here ``images`` (N, d) are embeddings of unit norm. Queries are drawn
+    without replacement.
 
     Raises:
         ValueError: the split has fewer than ``count`` images, or fewer than three.
     """
     if count > len(images) or len(images) < 3:
         raise ValueError(
-            f"{count} triplets of {len(images)} images: each needs a query of its own, and two others"
+            f"{count} triplets of {len(images)} images: each needs a query of its own, and two "
+            "others"
         )
     generator = torch.Generator().manual_seed(seed)
     queries = torch.randperm(len(images), generator=generator)[:count]

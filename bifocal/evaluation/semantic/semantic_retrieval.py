@@ -1,4 +1,5 @@
-"""Semantic retrieval: images find images of the same meaning, measured against captions and against people."""
+"""Semantic retrieval: images find images of the same meaning, measured against captions and against
+people."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,15 +40,16 @@ class SemanticRetrieval:
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3, 4 and 6.
 
     Args:
-        human_triplets: CSV file of judged triplets of images with the columns query, first, second (image ids), and
-            either o1, o2, o3 (how many people chose the first, the second, neither), or user and choice (first, second
-            or neither), which gives the agreement between people too; None measures no agreement.
-        with_text: query also with an image and its own captions, "(V+T, V+T)" in the paper. It needs one vector per
-            caption and a text encoder that was trained with the images.
-        generated_captions: CSV file of captions that a network wrote, with the columns image_id and text, for the
-            agreement of their tf-idf with people; it needs ``human_triplets``.
-        drawn_triplets: number of triplets to draw for a user study, see ``draw_triplets``; the report has them as
-            ``drawn_triplets.csv``.
+        human_triplets: CSV file of judged triplets of images with the columns query, first, second
+            (image ids), and either o1, o2, o3 (how many people chose the first, the second,
+            neither), or user and choice (first, second or neither), which gives the agreement
+            between people too; None measures no agreement.
+        with_text: query also with an image and its own captions, "(V+T, V+T)" in the paper. It
+            needs one vector per caption and a text encoder that was trained with the images.
+        generated_captions: CSV file of captions that a network wrote, with the columns image_id and
+            text, for the agreement of their tf-idf with people; it needs ``human_triplets``.
+        drawn_triplets: number of triplets to draw for a user study, see ``draw_triplets``; the
+            report has them as ``drawn_triplets.csv``.
     """
 
     title = "Semantic retrieval"
@@ -66,12 +68,14 @@ class SemanticRetrieval:
         self.with_text, self.drawn_triplets = with_text, drawn_triplets
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; without one vector per image, skip it, or raise ``ValueError`` if given triplets."""
+        """Evaluate ``subject``; without one vector per image, skip it, or raise ``ValueError`` if
+        given triplets."""
         if subject.image_embeddings is None:
             if self.human_triplets is not None:
                 raise ValueError(
-                    f"human_triplets is {self.human_triplets}, but a {type(subject.model).__name__} has no single "
-                    "vector per image to compare: leave human_triplets out"
+                    f"human_triplets is {self.human_triplets}, but a "
+                    f"{type(subject.model).__name__} has no single vector per image to "
+                    "compare: leave human_triplets out"
                 )
             return Result(
                 self.title,
@@ -116,11 +120,12 @@ class SemanticRetrieval:
             count = f"{metrics['triplets']['triplets']:,}"
             blocks.append(metric_table(f"Agreement with people on {count} triplets", agreement))
         note = (
-            f"{values['queries']:,} images as queries, all other images of the split as answers. Relevance: tf-idf "
-            "similarity of all words of the captions. NDCG@R weights the first R answers by rank; PCC@R is the "
-            f"correlation of score and relevance among them. Random: mean of {RANDOM_DRAWS} draws of scores. The "
-            f"second chart has the mean cosine of {BINS} bins of equally many pairs by relevance; the correlation "
-            f"over all pairs is {values['correlation']:.1f} %."
+            f"{values['queries']:,} images as queries, all other images of the split as "
+            "answers. Relevance: tf-idf similarity of all words of the captions. NDCG@R "
+            "weights the first R answers by rank; PCC@R is the correlation of score and "
+            f"relevance among them. Random: mean of {RANDOM_DRAWS} draws of scores. The second "
+            f"chart has the mean cosine of {BINS} bins of equally many pairs by relevance; the "
+            f"correlation over all pairs is {values['correlation']:.1f} %."
         )
         if self.drawn_triplets:
             tables["drawn_triplets"] = draw_triplets(
@@ -137,7 +142,8 @@ class SemanticRetrieval:
 
 
 def image_and_text(subject: Subject, images: Tensor) -> Tensor:
-    """Return the unit sums (N, d) of the image embeddings and the embedded tf-idf of each image's captions."""
+    """Return the unit sums (N, d) of the image embeddings and the embedded tf-idf of each image's
+    captions."""
     pairs = subject.pairs
     bags = sum_by_image(pairs.caption_matrix(), pairs.image_of_caption.numpy(), len(images))
     dense = (
@@ -151,9 +157,11 @@ def image_and_text(subject: Subject, images: Tensor) -> Tensor:
 def semantic_metrics(
     images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """Return NDCG@R, PCC@R and their areas in percent, and the tables of curves, for ``images`` of unit norm.
+    """Return NDCG@R, PCC@R and their areas in percent, and the tables of curves, for ``images`` of
+    unit norm.
 
-    Nested: queries ``with_text``, random scores (``chance``) and their standard deviation over draws (``chance_std``).
+    Nested: queries ``with_text``, random scores (``chance``) and their standard deviation over
+    draws (``chance_std``).
     ``correlation``: Pearson's correlation of cosine and relevance over all pairs (figure 2, right).
     """
     queries = choose_queries(len(images), seed)
@@ -194,9 +202,11 @@ def semantic_metrics(
 def cosine_by_relevance(
     cosines: Tensor, relevant: Tensor, queries: Tensor
 ) -> tuple[float, pd.DataFrame]:
-    """Return Pearson's correlation over all pairs of a query and another image, and means by relevance, in percent.
+    """Return Pearson's correlation over all pairs of a query and another image, and means by
+    relevance, in percent.
 
-    Gordo and Larlus, figure 2, right. The means are over bins of equally many pairs, in ascending relevance.
+    Gordo and Larlus, figure 2, right. The means are over bins of equally many pairs, in ascending
+    relevance.
 
     Shape:
         cosines (Q, N), relevant (Q, N), queries (Q,): row of each query among the images

@@ -12,8 +12,8 @@ from bifocal.report.pictures import contact_sheet
 from bifocal.report.sections import Gallery, GalleryItem, Section
 
 NOTE = (
-    "Random images with their nearest image. Heatmaps (Grad-CAM) show what contributed to the five largest products of "
-    "the two vectors."
+    "Random images with their nearest image. Heatmaps (Grad-CAM) show what contributed to the "
+    "five largest products of the two vectors."
 )
 
 
@@ -26,7 +26,8 @@ class SimilarImages:
     title = "Similar images"
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; skipped without single vectors per image, and if features have no boxes."""
+        """Evaluate ``subject``; skipped without single vectors per image, and if features have no
+        boxes."""
         skipped = ""
         if subject.image_embeddings is None:
             skipped = f"A {type(subject.model).__name__} has no single vector per image."
@@ -57,7 +58,8 @@ class SimilarImages:
 def similar_image_pairs(
     subject: Subject, count: int
 ) -> list[tuple[HeatmapExample, HeatmapExample, float]]:
-    """Return ``count`` drawn images of a model with single vectors, the nearest image of each, and their cosine."""
+    """Return ``count`` drawn images of a model with single vectors, the nearest image of each, and
+    their cosine."""
     assert subject.image_embeddings is not None
     images, image_ids = normalize(subject.image_embeddings, dim=1), subject.pairs.image_ids
     pairs = []

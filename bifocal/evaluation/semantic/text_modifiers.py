@@ -1,4 +1,5 @@
-"""Text modifiers: share of answers that show a word, after it is added to a query image or subtracted."""
+"""Text modifiers: share of answers that show a word, after it is added to a query image or
+subtracted."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ SHOWN_WORDS, SHOWN_ANSWERS = 4, 4
 
 
 class TextModifiers:
-    """Share of the first answers that show a word, before and after it is added to a query image, or subtracted.
+    """Share of the first answers that show a word, before and after it is added to a query image,
+    or subtracted.
 
     Gordo and Larlus, CVPR 2017, section 6 and figure 5.
     """
@@ -30,7 +32,8 @@ class TextModifiers:
     title = "Text modifiers"
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; skipped without single vectors per image, and without suitable words."""
+        """Evaluate ``subject``; skipped without single vectors per image, and without suitable
+        words."""
         if subject.image_embeddings is None:
             return Result(
                 self.title,
@@ -46,38 +49,59 @@ class TextModifiers:
         values = modifier_metrics(images, vectors, has_word, subject.seed)
         subtracted = modifier_metrics(images, vectors, has_word, subject.seed, weight=-1.0)
         note = (
-            "The vector of a word is added to that of an image, and the sum is the query. Framed answers have the word "
-            f"in their captions; the query image does not. Over all words and queries, {values['before']:.1f} % of the "
-            f"first answers have the word before it is added and {values['after']:.1f} % after; {values['chance']:.1f} "
-            "% of all images have it. From query images with the word, it is subtracted: of their first answers, "
-            f"{subtracted['before']:.1f} % have it before and {subtracted['after']:.1f} % after."
+            "The vector of a word is added to that of an image, and the sum is the query. "
+            "Framed answers have the word in their captions; the query image does not. Over "
+            f"all words and queries, {values['before']:.1f} % of the first answers have the "
+            f"word before it is added and {values['after']:.1f} % after; "
+            f"{values['chance']:.1f} % of all images have it. From query images with the word, "
+            f"it is subtracted: of their first answers, {subtracted['before']:.1f} % have it "
+            f"before and {subtracted['after']:.1f} % after."
         )
         shown = slice(SHOWN_WORDS)
         examples = modifier_examples(
-            images, vectors[shown], words[shown], has_word[shown], subject.pairs.image_ids, subject.thumbnails,
+            images,
+            vectors[shown],
+            words[shown],
+            has_word[shown],
+            subject.pairs.image_ids,
+            subject.thumbnails,
             subject.seed,
-        )  # fmt: skip
+        )
         return Result(
             self.title,
             {"modifiers": {**values, "subtracted": subtracted}},
             rows=[
-                MetricRow("modifiers.after", values["after"], "Precision with the word",
-                          baselines={"without it": values["before"], "chance": values["chance"]}, unit="%"),
-                MetricRow("modifiers.before", values["before"], "Precision without the word", unit="%"),
+                MetricRow(
+                    "modifiers.after",
+                    values["after"],
+                    "Precision with the word",
+                    baselines={"without it": values["before"], "chance": values["chance"]},
+                    unit="%",
+                ),
+                MetricRow(
+                    "modifiers.before", values["before"], "Precision without the word", unit="%"
+                ),
                 MetricRow("modifiers.chance", values["chance"], "Chance level", unit="%"),
-                MetricRow("modifiers.kept", values["kept"], "Similarity to the query image that is kept"),
-                MetricRow("modifiers.subtracted.after", subtracted["after"], "Answers with the subtracted word",
-                          baselines={"before": subtracted["before"], "chance": subtracted["chance"]}, unit="%"),
+                MetricRow(
+                    "modifiers.kept", values["kept"], "Similarity to the query image that is kept"
+                ),
+                MetricRow(
+                    "modifiers.subtracted.after",
+                    subtracted["after"],
+                    "Answers with the subtracted word",
+                    baselines={"before": subtracted["before"], "chance": subtracted["chance"]},
+                    unit="%",
+                ),
             ],
             sections=[Section(self.title, note, [QueryList("Examples", examples)])],
-        )  # fmt: skip
+        )
 
 
 def modifier_metrics(
     images: Tensor, vectors: Tensor, has_word: Tensor, seed: int, weight: float = 1.0
 ) -> dict[str, float]:
-    """Return ``bifocal.metrics.modifier_precision`` over drawn query images whose captions lack the word, or have the
-    word if a negative ``weight`` subtracts it.
+    """Return ``bifocal.metrics.modifier_precision`` over drawn query images whose captions lack the
+    word, or have the word if a negative ``weight`` subtracts it.
     """
     random = np.random.default_rng(seed)
     suitable = [(with_word == (weight < 0)).nonzero().flatten().numpy() for with_word in has_word]
@@ -90,8 +114,9 @@ def modifier_metrics(
 
 
 def distinctive_words(dataset: Dataset, count: int) -> tuple[list[str], Tensor]:
-    """Return at most ``count`` words that captions of one image repeat most often, and which images (W, N) have them;
-    candidates have three letters or more and occur in the captions of 3 % to 25 % of the images.
+    """Return at most ``count`` words that captions of one image repeat most often, and which images
+    (W, N) have them; candidates have three letters or more and occur in the captions of 3 % to 25 %
+    of the images.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
     occurrences: dict[str, Counter[int]] = {}
@@ -120,7 +145,8 @@ def modifier_examples(
     thumbnails: Thumbnails,
     seed: int,
 ) -> list[ReportQuery]:
-    """Return for each word a query image without it, and the first answers without and with the word."""
+    """Return for each word a query image without it, and the first answers without and with the
+    word."""
     queries = []
     random = np.random.default_rng(seed)
     for word, vector, correct in zip(words, vectors, has_word, strict=True):

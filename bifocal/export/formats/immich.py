@@ -1,4 +1,5 @@
-"""An exported model as two graphs in the layout of ``bifocal.onnx.towers``, which Immich reads. Needs no torch."""
+"""An exported model as two graphs in the layout of ``bifocal.onnx.towers``, which Immich reads.
+Needs no torch."""
 
 import json
 import shutil
@@ -31,8 +32,8 @@ def export_immich(source: Path, folder: Path) -> None:
     """Write ``visual/``, ``textual/`` and ``config.json`` with the vectors of an exported model.
 
     Args:
-        source: folder of ``image_encoder.onnx``, ``text_encoder.onnx`` and what turns files and sentences into their
-            inputs; a folder that has the layout is copied.
+        source: folder of ``image_encoder.onnx``, ``text_encoder.onnx`` and what turns files and
+            sentences into their inputs; a folder that has the layout is copied.
 
     Raises:
         ValueError: the layout cannot describe how the model reads images or sentences.
@@ -68,7 +69,8 @@ def export_immich(source: Path, folder: Path) -> None:
 
 
 def _tokenizer(source: Path) -> tuple[SubwordTokenizer, int, int]:
-    """Return a model's only tokenizer, the number of ids that it reads, and the id behind the end of a sentence."""
+    """Return a model's only tokenizer, the number of ids that it reads, and the id behind the end
+    of a sentence."""
     readers: Sequence[Any] = open_readers(source / "text") if (source / "text").is_dir() else []
     reader = readers[0] if len(readers) == 1 else None
     if isinstance(reader, FixedLength):
@@ -82,26 +84,32 @@ def _tokenizer(source: Path) -> tuple[SubwordTokenizer, int, int]:
         if found and truncation:
             return reader, int(truncation["max_length"]), found[0]
     raise ValueError(
-        "the layout of Immich has one tokenizer, with a token for padding: train with the text of one transformer, "
-        "such as SentenceVectors"
+        "the layout of Immich has one tokenizer, with a token for padding: train with the text "
+        "of one transformer, such as SentenceVectors"
     )
 
 
 def _preprocessing(source: Path) -> dict[str, Any]:
-    """Return ``preprocess_cfg.json``; pixels in [0, 1] reach the graph, which normalizes them itself."""
+    """Return ``preprocess_cfg.json``; pixels in [0, 1] reach the graph, which normalizes them
+    itself."""
     file = source / "preprocessing.json"
     given: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {"size": None}
     size, scaled = given["size"], given.get("scaled")
     if size is None or scaled not in (None, size) or given.get("resize", "square") != "square":
         raise ValueError(
-            "the layout of Immich has whole images as squares, or squares from border to border, and this model reads "
-            f"{given if size else 'published features'}: train with another extractor"
+            "the layout of Immich has whole images as squares, or squares from border to "
+            f"border, and this model reads {given if size else 'published features'}: train "
+            "with another extractor"
         )
     return {
-        "size": size, "mode": "RGB", "mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0],
-        "interpolation": given["interpolation"], "resize_mode": "squash" if scaled is None else "shortest",
+        "size": size,
+        "mode": "RGB",
+        "mean": [0.0, 0.0, 0.0],
+        "std": [1.0, 1.0, 1.0],
+        "interpolation": given["interpolation"],
+        "resize_mode": "squash" if scaled is None else "shortest",
         "fill_color": 0,
-    }  # fmt: skip
+    }
 
 
 def _visual(source: Path, size: int) -> onnx.ModelProto:

@@ -1,4 +1,5 @@
-"""The text encoder of a model as modules of sentence-transformers, which loads them without code of this package."""
+"""The text encoder of a model as modules of sentence-transformers, which loads them without code of
+this package."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -31,11 +32,12 @@ ACTIVATIONS: Mapping[type[nn.Module], str] = {
 
 
 def export_sentence_transformer(embedding: Path, text: Path, folder: Path) -> None:
-    """Write the modules Transformer, Pooling, Dense and Normalize, whose outputs are a model's sentence vectors.
+    """Write the modules Transformer, Pooling, Dense and Normalize, whose outputs are a model's
+    sentence vectors.
 
     Args:
-        embedding: folder of a model whose text encoder is linear layers over ``SentenceVectors``, or a
-            ``TransformerEncoder``.
+        embedding: folder of a model whose text encoder is linear layers over ``SentenceVectors``,
+            or a ``TransformerEncoder``.
         text: folder of its vectorizer.
 
     Raises:
@@ -65,8 +67,9 @@ def export_sentence_transformer(embedding: Path, text: Path, folder: Path) -> No
         network, poolings, layers = encoder.transformer, (encoder.pooling,), [encoder.projection]
     else:
         raise ValueError(
-            f"{type(encoder).__name__} over {type(vectorizer).__name__} cannot be written as modules of "
-            "sentence-transformers: train LinearEncoder over SentenceVectors, or TransformerEncoder over Subwords"
+            f"{type(encoder).__name__} over {type(vectorizer).__name__} cannot be written as "
+            "modules of sentence-transformers: train LinearEncoder over SentenceVectors, or "
+            "TransformerEncoder over Subwords"
         )
     _write_transformer(vectorizer, network, folder)
     pooled = {f"pooling_mode_{name}": name in poolings for name in POOLINGS}
@@ -94,13 +97,15 @@ def _write_transformer(
     vectorizer: PretrainedTransformer, trained: Transformer, folder: Path
 ) -> None:
     source = vectorizer.folder
-    # The published network also has a pooler, which the library would otherwise fill with random weights.
+    # The published network also has a pooler, which the library would otherwise fill with random
+    # weights.
     network = published_network(source.transformer)
     network.load_state_dict(trained.network.state_dict(), strict=False)
     network.save_pretrained(folder)
     vectorizer.tokenizer.save(folder / TOKENIZER)
     padding = vectorizer.tokenizer.tokenizer.id_to_token(source.config.get("pad_token_id") or 0)
-    # This class reads tokenizer.json as it is; the class of a network may rebuild it from other options.
+    # This class reads tokenizer.json as it is; the class of a network may rebuild it from other
+    # options.
     tokenizer = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": source.max_tokens,
@@ -112,7 +117,8 @@ def _write_transformer(
 
 
 def _dense_layers(modules: Iterable[nn.Module]) -> list[tuple[nn.Linear, nn.Module] | None]:
-    """Return linear layers with their activations in evaluation mode, and None for a division by the norm."""
+    """Return linear layers with their activations in evaluation mode, and None for a division by
+    the norm."""
     layers: list[tuple[nn.Linear, nn.Module] | None] = []
     for module in modules:
         last = layers[-1] if layers else None

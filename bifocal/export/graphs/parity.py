@@ -22,7 +22,8 @@ WORDS = ("a", "dog", "runs", "on", "the", "grass", "t-shirt", "café", "犬")
 
 @dataclass(frozen=True)
 class Parity:
-    """Largest difference between a graph and torch for one batch size and length; relative for values above 1."""
+    """Largest difference between a graph and torch for one batch size and length; relative for
+    values above 1."""
 
     branch: str
     batch: int
@@ -33,7 +34,8 @@ class Parity:
 def compare_encoder(
     model_directory: Path, branch: Branch, file: Path, seed: int, localizer: Any = None
 ) -> Iterator[Parity]:
-    """Compare an exported graph of a model with torch on random inputs of several batch sizes and lengths."""
+    """Compare an exported graph of a model with torch on random inputs of several batch sizes and
+    lengths."""
     model = load_model(model_directory)
 
     def scores(cells: Tensor, sentences: Tensor, words: Tensor) -> Tensor:
@@ -44,7 +46,8 @@ def compare_encoder(
         return example_inputs(model, branch, batch, length, seed)
 
     expected = scores if branch == "scores" else branch_module(model, branch, localizer)
-    # Embeddings have unit norm; the scores of a late-interaction model and the vectors of regions do not.
+    # Embeddings have unit norm; the scores of a late-interaction model and the vectors of regions
+    # do not.
     return compare_graph(branch, file, expected, example, min_scale=1.0)
 
 
@@ -57,7 +60,8 @@ def compare_graph(
     lengths: Sequence[int] = LENGTHS,
     min_scale: float = 1e-12,
 ) -> Iterator[Parity]:
-    """Compare a graph with ``expected`` on ``example(batch, length)``, relative to the largest value of each output."""
+    """Compare a graph with ``expected`` on ``example(batch, length)``, relative to the largest
+    value of each output."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
     for batch in BATCHES:
@@ -76,7 +80,8 @@ def compare_graph(
 
 
 def random_sentences(seed: int) -> Iterator[tuple[int, int, list[list[str]]]]:
-    """Yield several batch sizes, lengths, and sentences of up to this length, the first of just this length."""
+    """Yield several batch sizes, lengths, and sentences of up to this length, the first of just
+    this length."""
     generator = np.random.default_rng(seed)
     for batch, length in product(BATCHES, LENGTHS):
         lengths = [length, *generator.integers(1, length + 1, size=batch - 1)]
@@ -84,14 +89,16 @@ def random_sentences(seed: int) -> Iterator[tuple[int, int, list[list[str]]]]:
 
 
 def check_parity(parities: Sequence[Parity], folder: Path, tolerance: float) -> float:
-    """Write ``parity.csv``, and return the largest difference; raise ``ValueError`` above ``tolerance``."""
+    """Write ``parity.csv``, and return the largest difference; raise ``ValueError`` above
+    ``tolerance``."""
     file = folder / "parity.csv"
     pd.DataFrame([asdict(parity) for parity in parities]).to_csv(file, index=False)
     worst = max(parities, key=lambda parity: parity.difference)
     if worst.difference > tolerance:
         raise ValueError(
-            f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch {worst.batch}, length "
-            f"{worst.length}; the tolerance is {tolerance:.1e}: see {file}"
+            f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch "
+            f"{worst.batch}, length {worst.length}; the tolerance is {tolerance:.1e}: see "
+            f"{file}"
         )
     return worst.difference
 
@@ -99,7 +106,8 @@ def check_parity(parities: Sequence[Parity], folder: Path, tolerance: float) -> 
 def relative_difference(
     output: NDArray[np.floating], expected: NDArray[np.floating], min_scale: float = 1e-12
 ) -> float:
-    """Return the largest difference over the largest expected value; infinity if ``output`` is not finite."""
+    """Return the largest difference over the largest expected value; infinity if ``output`` is not
+    finite."""
     # A comparison with NaN is never true: without this check NaN would pass every tolerance.
     difference = (
         float(np.abs(output - expected).max()) if np.isfinite(output).all() else float("inf")

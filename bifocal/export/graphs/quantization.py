@@ -12,10 +12,11 @@ from bifocal.onnx.int8 import FLOAT, store_as_int8
 def quantize_graph(file: Path) -> None:
     """Replace a graph by one with int8 weights.
 
-    Matrix products, LSTMs and tables of embeddings are quantized dynamically: the range of each activation is measured
-    in each call, as onnxruntime advises for transformers and recurrent networks. The weights have 7 bits, because 8
-    bits saturate on processors without VNNI. The weights of convolutions have 8 bits and are converted to float32 when
-    the graph is loaded: static quantization of activations would need images for its calibration, and dynamic
+    Matrix products, LSTMs and tables of embeddings are quantized dynamically: the range of each
+    activation is measured in each call, as onnxruntime advises for transformers and recurrent
+    networks. The weights have 7 bits, because 8 bits saturate on processors without VNNI. The
+    weights of convolutions have 8 bits and are converted to float32 when the graph is loaded:
+    static quantization of activations would need images for its calibration, and dynamic
     convolutions are slower than float32 convolutions. GRUs stay float32.
     """
     from onnxruntime.quantization import (
@@ -26,7 +27,8 @@ def quantize_graph(file: Path) -> None:
     with TemporaryDirectory() as folder:
         plain = Path(folder) / file.name
         model = onnx.load(file)
-        # quantize_dynamic transposes weights, and the shapes that the exporter noted for them would contradict it.
+        # quantize_dynamic transposes weights, and the shapes that the exporter noted for them would
+        # contradict it.
         del model.graph.value_info[:]
         onnx.save(model, plain)
         logging.disable(logging.WARNING)  # it advises a step that the exporter has done

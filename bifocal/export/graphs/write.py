@@ -28,9 +28,11 @@ PRELOAD = [
     "torch.onnx._internal.exporter._core",
     "torch.onnx._internal.exporter._torchlib.ops",
 ]
-"""Modules that the process server imports once. Importing them takes longer than the export of a small network."""
+"""Modules that the process server imports once. Importing them takes longer than the export of a
+small network."""
 LIBRARIES, ROOM = ("open_clip", "timm", "transformers"), __name__.removesuffix(".graphs.write")
-"""Further modules for the process server, if this process has imported them: libraries, and all of the room."""
+"""Further modules for the process server, if this process has imported them: libraries, and all of
+the room."""
 FROZEN = "bifocal.export.graphs.frozen"
 PROCESSES = 2
 """Exports at a time: each process has a copy of torch, 700 MB."""
@@ -45,8 +47,9 @@ def write_graph(
     *,
     any_size: bool = False,
 ) -> None:
-    """Write ``module`` as ONNX; dynamic dimensions of ``example`` need at least two elements. ``any_size`` accepts a
-    module that takes some sizes only, such as multiples of a backbone's stride.
+    """Write ``module`` as ONNX; dynamic dimensions of ``example`` need at least two elements.
+    ``any_size`` accepts a module that takes some sizes only, such as multiples of a backbone's
+    stride.
     """
     names = [name for shape in shapes.values() for name in shape if isinstance(name, str)]
     # torch.export allows such a module for a name, not for a Dim.
@@ -90,7 +93,8 @@ def check_shapes(file: Path, shapes: Mapping[str, Shape]) -> None:
 def random_images(
     shapes: Mapping[str, Shape], batch: int, regions: int, length: int, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Return random pixels, which ``length`` enlarges, or random features with a mask, of the given input shapes."""
+    """Return random pixels, which ``length`` enlarges, or random features with a mask, of the given
+    input shapes."""
     sizes = {
         "batch": batch,
         "regions": regions,
@@ -109,7 +113,8 @@ def random_images(
 
 
 def run_in_fresh_process(function: Callable[..., None], *arguments: Any) -> None:
-    """Run ``function`` in a new process: a second export in one process can silently freeze a dynamic axis."""
+    """Run ``function`` in a new process: a second export in one process can silently freeze a
+    dynamic axis."""
     context = multiprocessing.get_context("forkserver")
     loaded = [name for name in list(sys.modules) if name in LIBRARIES or name.startswith(ROOM)]
     context.set_forkserver_preload([*PRELOAD, *loaded, FROZEN])

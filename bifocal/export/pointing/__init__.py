@@ -19,7 +19,8 @@ def export_head(
 ) -> list[Parity]:
     """Write the pointing head of a backbone to ``folder``, and compare its graphs with torch.
 
-    Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps them.
+    Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps
+    them.
     """
     if isinstance(head, MaskCLIP):
         return export_contrastive_head(description, weights, head, folder, seed)

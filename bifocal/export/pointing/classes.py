@@ -1,4 +1,5 @@
-"""Export of a classifier's pointing head: graphs of class logits and of phrases, and class vectors."""
+"""Export of a classifier's pointing head: graphs of class logits and of phrases, and class
+vectors."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,8 @@ def export_class_head(
 ) -> list[Parity]:
     """Write the pointing head of a backbone to ``folder``, and compare its graph with torch.
 
-    Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps them.
+    Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps
+    them.
     """
     classes = head.class_texts()
     module = load_class_logits(description, weights, head)
@@ -96,9 +98,13 @@ def load_class_logits(
     """Return the module of a backbone's class logits, with the weights of a file."""
     preprocessing = description["preprocessing"]
     config = BackboneConfig(
-        description["backbone"], TRACED, "square", preprocessing["mean"], preprocessing["std"],
+        description["backbone"],
+        TRACED,
+        "square",
+        preprocessing["mean"],
+        preprocessing["std"],
         description["model_arguments"],
-    )  # fmt: skip
+    )
     backbone, classes = TimmBackbone(config, with_classifier=True), head.class_texts()
     load_weights_file(backbone, weights)
     module = ClassLogits(backbone, classes.weight).eval()
@@ -113,12 +119,14 @@ def load_class_logits(
             atol=1e-3,
         ):
             raise ValueError(
-                f"the classifier of {backbone.name} does not read the mean of the last map: it cannot score cells"
+                f"the classifier of {backbone.name} does not read the mean of the last map: it "
+                "cannot score cells"
             )
     if logits.shape[3] != len(classes.names):
         raise ValueError(
-            f"the classifier of {backbone.name} has {logits.shape[3]} classes, and there are {len(classes.names)} "
-            "names: give names, definitions and rows of its classes with ClassMixture(classes=...)"
+            f"the classifier of {backbone.name} has {logits.shape[3]} classes, and there are "
+            f"{len(classes.names)} names: give names, definitions and rows of its classes with "
+            "ClassMixture(classes=...)"
         )
     return module
 
@@ -131,8 +139,9 @@ def _export_logits(
     write_graph(
         module, [torch.zeros(2, 3, TRACED, TRACED, dtype=torch.uint8)], side, ["logits"], file
     )
-    # Dynamic sides would freeze torch's symbolic shapes for minutes in networks whose padding depends on the size.
-    # All multiples of the stride have the same padding, so the traced graph holds for them: ``_compare`` checks it.
+    # Dynamic sides would freeze torch's symbolic shapes for minutes in networks whose padding
+    # depends on the size. All multiples of the stride have the same padding, so the traced graph
+    # holds for them: ``_compare`` checks it.
     model = onnx.load(file)
     del model.graph.value_info[:]
     for value, names in (
@@ -151,7 +160,8 @@ def _write_sentences(encoder: TransformerFolder, file: Path) -> None:
 
 
 def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> None:
-    """Write the vectors of the texts of each class, whether they name it, the class's number, and the definitions."""
+    """Write the vectors of the texts of each class, whether they name it, the class's number, and
+    the definitions."""
     names = [(number, name) for number, names in enumerate(classes.names) for name in names]
     shown = [(number, word) for number, words in classes.shown_with.items() for word in words]
     vectors = torch.cat(

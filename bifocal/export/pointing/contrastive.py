@@ -51,7 +51,8 @@ def export_contrastive_head(
     tokenizer = clip_tokenizer(backbone.tokenizer, backbone.context_length)
     if tokenizer is None:
         raise ValueError(
-            f"the tokenizer of {backbone.name} is not CLIP's byte pair encoding: it cannot be exported"
+            f"the tokenizer of {backbone.name} is not CLIP's byte pair encoding: it cannot be "
+            "exported"
         )
     folder.mkdir(parents=True, exist_ok=True)
     towers = [dict(description), file_digest(weights)]
@@ -86,8 +87,9 @@ def load_towers(description: Mapping[str, Any], weights: Path, head: MaskCLIP) -
         or tower.proj is None
     ):
         raise ValueError(
-            f"the image tower of {backbone.name} is a {type(tower).__name__} with other pooling than a class token, or "
-            "of another library: expected a vision transformer of open_clip, such as ViT-B-16"
+            f"the image tower of {backbone.name} is a {type(tower).__name__} with other "
+            "pooling than a class token, or of another library: expected a vision transformer "
+            "of open_clip, such as ViT-B-16"
         )
     preprocessing = description["preprocessing"]
     backbone.mean, backbone.std = tuple(preprocessing["mean"]), tuple(preprocessing["std"])

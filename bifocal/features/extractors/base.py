@@ -13,12 +13,15 @@ class TimmExtractor:
     """A frozen timm backbone with its preprocessing.
 
     Args:
-        backbone: name of a timm model, with or without the tag of its weights (``"resnet152.a1_in1k"``).
-        size: side of the resized image in pixels; the longer side with ``resize="aspect"``; None for the size that
-            timm states for the weights.
-        resize: "square" changes the aspect ratio, "aspect" keeps it, "crop" takes the central square; None for "square"
-            if ``size`` is given, and otherwise for what timm states for the weights: "crop", or "square".
-        mean: mean of each channel, of pixels in [0, 1]; None for the values that timm states for the weights.
+        backbone: name of a timm model, with or without the tag of its weights
+            (``"resnet152.a1_in1k"``).
+        size: side of the resized image in pixels; the longer side with ``resize="aspect"``; None
+            for the size that timm states for the weights.
+        resize: "square" changes the aspect ratio, "aspect" keeps it, "crop" takes the central
+            square; None for "square" if ``size`` is given, and otherwise for what timm states for
+            the weights: "crop", or "square".
+        mean: mean of each channel, of pixels in [0, 1]; None for the values that timm states for
+            the weights.
         std: standard deviation of each channel, as ``mean``.
         model_arguments: further keyword arguments of ``timm.create_model``.
         with_classifier: keep the classifier of the model.
@@ -46,12 +49,14 @@ class TimmExtractor:
         backbone = self.backbone
         if backbone.resize == "crop":
             return DECODED_SCALE * backbone.scaled
-        # The size of a result that keeps the aspect ratio would depend on the rounding of the decoded size.
+        # The size of a result that keeps the aspect ratio would depend on the rounding of the
+        # decoded size.
         return DECODED_SCALE * backbone.size if backbone.resize == "square" else None
 
     def describe(self) -> dict[str, Any]:
         return self.backbone.describe()
 
     def preprocess(self, image: Image.Image) -> Any:
-        """Return the pixels (3, H, W) uint8 of the resized image, which ``extract`` crops if necessary."""
+        """Return the pixels (3, H, W) uint8 of the resized image, which ``extract`` crops if
+        necessary."""
         return self.backbone.preprocess(image)

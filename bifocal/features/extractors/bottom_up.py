@@ -1,4 +1,5 @@
-"""Bottom-up attention on the user's own images: regions of a Faster R-CNN that was trained on Visual Genome."""
+"""Bottom-up attention on the user's own images: regions of a Faster R-CNN that was trained on
+Visual Genome."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,17 +16,20 @@ CLASS_OVERLAP = 0.3
 
 
 class BottomUp:
-    """The best regions of the detector of bottom-up attention, with the features that classify them (pool5).
+    """The best regions of the detector of bottom-up attention, with the features that classify them
+    (pool5).
 
-    Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1, after their code: 300 proposals of the
-    region proposal network, which are not refined; non-maximum suppression for each class; the score of a region is its
-    highest class probability after the suppression. ``BottomUpTSV`` reads the features that they published for COCO.
+    Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1, after their code:
+    300 proposals of the region proposal network, which are not refined; non-maximum suppression for
+    each class; the score of a region is its highest class probability after the suppression.
+    ``BottomUpTSV`` reads the features that they published for COCO.
     Weights: ``FromFile`` with the result of ``python -m pipelines convert bottom-up``.
 
     Args:
         regions: R, the maximum number of regions per image.
-        min_regions: minimum number of regions; more, up to R, are kept if their scores reach ``min_score``. None to
-            keep R regardless of their scores. An image has fewer regions if it has fewer proposals.
+        min_regions: minimum number of regions; more, up to R, are kept if their scores reach
+            ``min_score``. None to keep R regardless of their scores. An image has fewer regions if
+            it has fewer proposals.
         min_score: minimum class probability of a region beyond ``min_regions``.
         size: pixels of the shorter side of the resized image.
         max_size: maximum pixels of its longer side.
@@ -92,10 +96,12 @@ class BottomUp:
 
 
 def class_scores(boxes: Tensor, probabilities: Tensor) -> Tensor:
-    """Return the highest probability (P,) of each box (P, 4) among classes in which it survives suppression, or 0."""
+    """Return the highest probability (P,) of each box (P, 4) among classes in which it survives
+    suppression, or 0."""
     from torchvision.ops import box_iou  # imported here: it takes seconds
 
-    # The boxes of all classes are the same, so that all classes take a step of the greedy suppression together.
+    # The boxes of all classes are the same, so that all classes take a step of the greedy
+    # suppression together.
     last_pixels = boxes + boxes.new_tensor([0, 0, 1, 1])
     overlapping = box_iou(last_pixels, last_pixels) > CLASS_OVERLAP
     scores = probabilities[:, 1:].T.float()

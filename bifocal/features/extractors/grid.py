@@ -14,22 +14,25 @@ from bifocal.onnx.pixels import ResizeOrCrop
 class Grid(TimmExtractor, CellExtractor):
     """Cells of a timm feature map as regions; a cell's box is its share of the image.
 
-    The cells of a vision transformer are the tokens of its patches after the last normalization, without class tokens
-    and registers. Images are resized and cropped as timm states for the weights, unless ``size`` or ``resize`` say
-    otherwise.
+    The cells of a vision transformer are the tokens of its patches after the last normalization,
+    without class tokens and registers. Images are resized and cropped as timm states for the
+    weights, unless ``size`` or ``resize`` say otherwise.
 
     Further arguments: see ``TimmExtractor``.
 
     Args:
-        stage: stage of the backbone, counted from 0 as in timm's ``feature_info``, or the name of a layer; None for
-            ``forward_features``.
-        mirror: add the cells of the mirrored image, as further regions with their boxes in the image.
+        stage: stage of the backbone, counted from 0 as in timm's ``feature_info``, or the name of a
+            layer; None for ``forward_features``.
+        mirror: add the cells of the mirrored image, as further regions with their boxes in the
+            image.
         classifier: keep the classifier with the weights, for a pointing head.
-        coordinates: append the cell's x0 y0 x1 y1, width, height and area, times ``coordinate_scale``.
+        coordinates: append the cell's x0 y0 x1 y1, width, height and area, times
+            ``coordinate_scale``.
         coordinate_scale: factor that brings coordinates to the scale of the other features.
 
     Raises:
-        ValueError: timm has no such model, its features are not a map, or it takes images of another size.
+        ValueError: timm has no such model, its features are not a map, or it takes images of
+            another size.
 
     Example:
         >>> grid = Grid("resnet10t", stage=3, size=64)
@@ -94,7 +97,8 @@ class Grid(TimmExtractor, CellExtractor):
         }
 
     def grid(self) -> "Grid":
-        """Return the extractor whose feature map a backbone is trained on, see ``TrainOnPhrases``: this one."""
+        """Return the extractor whose feature map a backbone is trained on, see ``TrainOnPhrases``:
+        this one."""
         return self
 
     def feature_map(self, pixels: Tensor) -> Tensor:
@@ -104,7 +108,8 @@ class Grid(TimmExtractor, CellExtractor):
         return self.backbone.feature_map(pixels, self.stage)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
+        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row
+        by row."""
         maps = self.feature_map(pixels)
         features, boxes = (
             maps.flatten(2).transpose(1, 2),

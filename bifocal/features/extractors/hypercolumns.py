@@ -15,24 +15,28 @@ from bifocal.registry import check_range
 class Hypercolumns(TimmExtractor, CellExtractor):
     """Outputs of several timm layers, concatenated in each cell of the last layer's map.
 
-    Hariharan et al., "Hypercolumns for object segmentation and fine-grained localization", CVPR 2015. The top layer of
-    a network that was trained to name objects discards color and texture; lower layers keep them. The lower maps are
-    averaged within each cell, and the features of each layer are L2-normalized, so that no layer dominates. Images are
-    resized to a square; the box of a cell is its share of the image.
+    Hariharan et al., "Hypercolumns for object segmentation and fine-grained localization", CVPR
+    2015. The top layer of a network that was trained to name objects discards color and texture;
+    lower layers keep them. The lower maps are averaged within each cell, and the features of each
+    layer are L2-normalized, so that no layer dominates. Images are resized to a square; the box of
+    a cell is its share of the image.
 
     Further arguments: see ``TimmExtractor``.
 
     Args:
         layers: names of the model's modules, from low to high; the last map defines the cells.
         lower_norm: L2 norm of the features of each lower layer; the last layer's have norm 1.
-        power: each feature x of the last layer becomes sign(x) |x|^power before it is normalized (power
+        power: each feature x of the last layer becomes sign(x) |x|^power before it is normalized
+            (power
             normalization: Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)).
-        classes: append the square roots of the class probabilities in each cell, with the norm of a lower layer. No
-            linear map of the top layer computes them.
-        mirror: average each cell with the corresponding cell of the mirrored image; doubles the computation.
+        classes: append the square roots of the class probabilities in each cell, with the norm of a
+            lower layer. No linear map of the top layer computes them.
+        mirror: average each cell with the corresponding cell of the mirrored image; doubles the
+            computation.
 
     Raises:
-        ValueError: timm has no such model, the model has no such layer, or a number is out of range.
+        ValueError: timm has no such model, the model has no such layer, or a number is out of
+            range.
 
     Example:
         >>> extractor = Hypercolumns("resnet10t", layers=("layer3", "layer4"), size=64)
@@ -93,7 +97,8 @@ class Hypercolumns(TimmExtractor, CellExtractor):
         }
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
+        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row
+        by row."""
         columns = self._columns(pixels)
         if self.mirror:
             columns = (columns + self._columns(pixels.flip(3)).flip(3)) / 2

@@ -15,15 +15,17 @@ from bifocal.onnx.pixels import Resize, resized_size
 
 
 class ImageFiles(TimmExtractor):
-    """Sizes of the resized images, with the initial weights of an encoder's backbone; no pixels are stored.
+    """Sizes of the resized images, with the initial weights of an encoder's backbone; no pixels are
+    stored.
 
-    Training and evaluation decode and resize the image files of the dataset with ``open_features``, which returns the
-    batches that ``Pixels`` gives. An image takes 40 bytes of disk instead of 3 size^2, and as much processor time per
-    epoch as its decoding. The only region of an image holds its width and height in pixels.
+    Training and evaluation decode and resize the image files of the dataset with ``open_features``,
+    which returns the batches that ``Pixels`` gives. An image takes 40 bytes of disk instead of 3
+    size^2, and as much processor time per epoch as its decoding. The only region of an image holds
+    its width and height in pixels.
 
     Arguments: see ``TimmExtractor``. With the resize "limit", an encoder that crops at random
-    (``BEANEncoder``) crops the original image, as in VSE++ and BEAN (section 4.1): no side of COCO's images has more
-    than 640 pixels.
+    (``BEANEncoder``) crops the original image, as in VSE++ and BEAN (section 4.1): no side of
+    COCO's images has more than 640 pixels.
 
     Raises:
         ValueError: timm has no such model.
@@ -57,7 +59,8 @@ class ImageFiles(TimmExtractor):
         return [_size(image.shape[2], image.shape[1]) for image in images]
 
     def sizes(self, dataset: Dataset) -> "ImageSizes":
-        """Return the source that knows the sizes from the tables of ``dataset``; no file is decoded."""
+        """Return the source that knows the sizes from the tables of ``dataset``; no file is
+        decoded."""
         return ImageSizes(self, dataset)
 
 

@@ -13,12 +13,14 @@ from bifocal.features.extractors.grid import Grid
 
 
 class MultiLevel(TimmExtractor, CellExtractor):
-    """Outputs of several layers of a timm model, each resampled to cells x cells regions; level by level, row by row.
+    """Outputs of several layers of a timm model, each resampled to cells x cells regions; level by
+    level, row by row.
 
-    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, table 1: VGG
-    conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18. Images are resized to 300 x 300, which gives the
-    map sizes of the table. All levels must have as many channels; a ``MultiLevelEncoder`` with a backbone needs no
-    stored features, and its levels may differ.
+    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR
+    2019, table 1: VGG conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18. Images are
+    resized to 300 x 300, which gives the map sizes of the table. All levels must have as many
+    channels; a ``MultiLevelEncoder`` with a backbone needs no stored features, and its levels may
+    differ.
 
     Further arguments: see ``TimmExtractor``.
 
@@ -27,7 +29,8 @@ class MultiLevel(TimmExtractor, CellExtractor):
         cells: M, cells per side; maps of another size are resampled bilinearly.
 
     Raises:
-        ValueError: timm has no such model, the model has no such layer, or the layers differ in their channels.
+        ValueError: timm has no such model, the model has no such layer, or the layers differ in
+            their channels.
 
     Example:
         >>> layers = ("layer3.0.bn1", "layer3")
@@ -64,8 +67,9 @@ class MultiLevel(TimmExtractor, CellExtractor):
         channels = self.backbone.layer_channels(self.layers)
         if len(set(channels)) > 1:
             raise ValueError(
-                f"the layers {', '.join(self.layers)} of {self.backbone.name} have {channels} channels: MultiLevel "
-                "stores levels of one width; extract ImageFiles, and give MultiLevelEncoder the backbone and its layers"
+                f"the layers {', '.join(self.layers)} of {self.backbone.name} have {channels} "
+                "channels: MultiLevel stores levels of one width; extract ImageFiles, and "
+                "give MultiLevelEncoder the backbone and its layers"
             )
         return channels[0]
 
@@ -73,14 +77,16 @@ class MultiLevel(TimmExtractor, CellExtractor):
         return super().describe() | {"layer": list(self.layers), "cells": self.cells_per_side}
 
     def grid(self) -> Grid:
-        """Return the extractor of the same network's last map, on which ``TrainOnPhrases`` trains a backbone."""
+        """Return the extractor of the same network's last map, on which ``TrainOnPhrases`` trains a
+        backbone."""
         config = self.backbone.config
         grid = Grid(config.backbone, size=config.size, model_arguments=config.model_arguments)
         grid.backbone = self.backbone
         return grid
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of the cells of all levels."""
+        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of the cells of all
+        levels."""
         levels = [self._resampled(maps) for maps in self.backbone.layer_maps(pixels, self.layers)]
         boxes = cell_boxes(self.cells_per_side, self.cells_per_side).repeat(len(self.layers), 1)
         return torch.cat(levels, dim=1), boxes

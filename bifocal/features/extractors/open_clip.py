@@ -15,18 +15,20 @@ from bifocal.onnx.pixels import DECODED_SCALE
 class OpenClip(CellExtractor):
     """Image tower of a model of open_clip, such as CLIP or SigLIP.
 
-    Radford et al., "Learning transferable visual models from natural language supervision", ICML 2021; Zhai et al.,
-    "Sigmoid loss for language image pre-training", ICCV 2023. With the vectorizer ``OpenClipText`` of the same weights,
-    the cosine of the projections is the zero-shot score. Images are resized and cropped as the weights state.
+    Radford et al., "Learning transferable visual models from natural language supervision", ICML
+    2021; Zhai et al., "Sigmoid loss for language image pre-training", ICCV 2023. With the
+    vectorizer ``OpenClipText`` of the same weights, the cosine of the projections is the zero-shot
+    score. Images are resized and cropped as the weights state.
 
-    ``Pretrained`` downloads the weights of ``tag``; ``FromFile`` reads a safetensors file in open_clip's layout,
-    such as ``open_clip_model.safetensors`` of its Hugging Face repository. Needs the extra ``clip``.
+    ``Pretrained`` downloads the weights of ``tag``; ``FromFile`` reads a safetensors file in
+    open_clip's layout, such as ``open_clip_model.safetensors`` of its Hugging Face repository.
+    Needs the extra ``clip``.
 
     Args:
         model: name of the model.
         tag: tag of its published weights; None for the preprocessing that the model itself states.
-        output: "projection" for one vector per image in the joint space; "tokens" for the last normalized tokens of the
-            patches, which are not in the joint space.
+        output: "projection" for one vector per image in the joint space; "tokens" for the last
+            normalized tokens of the patches, which are not in the joint space.
         model_arguments: further keyword arguments of ``open_clip.create_model``.
 
     Raises:
@@ -73,11 +75,13 @@ class OpenClip(CellExtractor):
         return self.backbone.describe() | {"layer": self.output}
 
     def preprocess(self, image: Image.Image) -> Tensor:
-        """Return the pixels (3, H, W) uint8 of the resized image, which ``extract`` crops if necessary."""
+        """Return the pixels (3, H, W) uint8 of the resized image, which ``extract`` crops if
+        necessary."""
         return self.backbone.preprocess(image)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Map images (B, 3, size, size) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
+        """Map images (B, 3, size, size) uint8 to features (B, R, D) and boxes (R, 4) of their
+        cells, row by row."""
         if self.output == "projection":
             features = self.backbone.project(pixels).unsqueeze(1)
             return features, cell_boxes(1, 1).to(features.device)

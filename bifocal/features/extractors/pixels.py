@@ -13,14 +13,15 @@ from bifocal.onnx.pixels import Resize
 
 
 class Pixels(TimmExtractor):
-    """Decoded and resized images, 8 bits per channel, with the initial weights of an encoder's backbone.
+    """Decoded and resized images, 8 bits per channel, with the initial weights of an encoder's
+    backbone.
 
-    A region is a row of pixels with ``size`` x 3 numbers; zeros fill the right and the bottom of an image that is not
-    square. ``FeatureStore.gather`` returns images (B, 3, size, size). An image takes 3 size^2 bytes: 0.5 MB for a size
-    of 400.
+    A region is a row of pixels with ``size`` x 3 numbers; zeros fill the right and the bottom of an
+    image that is not square. ``FeatureStore.gather`` returns images (B, 3, size, size). An image
+    takes 3 size^2 bytes: 0.5 MB for a size of 400.
 
-    Arguments: see ``TimmExtractor``. BEAN uses the resize "square" (section 4.2); R-MAC and the evaluation
-    of VSE++ need "aspect".
+    Arguments: see ``TimmExtractor``. BEAN uses the resize "square" (section 4.2); R-MAC and the
+    evaluation of VSE++ need "aspect".
 
     Raises:
         ValueError: timm has no such model.
@@ -49,7 +50,8 @@ class Pixels(TimmExtractor):
         return super().describe() | {"layer": PIXELS, "dtype": self.dtype}
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return each image's rows, with the three channels of a pixel adjacent; a row's score is its width."""
+        """Return each image's rows, with the three channels of a pixel adjacent; a row's score is
+        its width."""
         return [self._rows(image) for image in images]
 
     def _rows(self, image: Tensor) -> ImageRegions:

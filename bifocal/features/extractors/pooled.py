@@ -13,20 +13,23 @@ from bifocal.onnx.pixels import ResizeOrCrop
 
 
 class Pooled(TimmExtractor, CellExtractor):
-    """Pooled features of a timm network; the only region is the image, or its central square with the resize "crop".
+    """Pooled features of a timm network; the only region is the image, or its central square with
+    the resize "crop".
 
-    timm pools as the network was trained: the mean of a feature map, the class token of a vision transformer, or its
-    attention pooling. Images are resized and cropped as timm states for the weights, unless ``size`` or ``resize`` say
-    otherwise. "class_and_mean": Jose et al., "DINOv2 meets text", CVPR 2025, section 3, with a frozen DINOv2.
+    timm pools as the network was trained: the mean of a feature map, the class token of a vision
+    transformer, or its attention pooling. Images are resized and cropped as timm states for the
+    weights, unless ``size`` or ``resize`` say otherwise. "class_and_mean": Jose et al., "DINOv2
+    meets text", CVPR 2025, section 3, with a frozen DINOv2.
 
     Further arguments: see ``TimmExtractor``.
 
     Args:
-        pooling: "network" for the input of timm's classifier; "class_and_mean" for the class token of a transformer and
-            the mean of its patches' tokens, concatenated.
+        pooling: "network" for the input of timm's classifier; "class_and_mean" for the class token
+            of a transformer and the mean of its patches' tokens, concatenated.
 
     Raises:
-        ValueError: timm has no such model, or the model has no class token or takes images of another size.
+        ValueError: timm has no such model, or the model has no class token or takes images of
+            another size.
 
     Example:
         >>> extractor = Pooled("test_vit", pooling="class_and_mean")

@@ -14,20 +14,23 @@ from bifocal.registry import check_range
 class PooledLayers(TimmExtractor, CellExtractor):
     """Means of the outputs of several timm layers, concatenated; the only region is the image.
 
-    The top layer of a network that was trained to name objects discards color and texture; lower layers keep them
-    (Hariharan et al., CVPR 2015). Each value x becomes sign(x) |x|^power before the mean (power normalization:
-    Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)). Images are resized to a square. An encoder that standardizes its
-    inputs, such as ``LinearEncoder`` with ``standardize``, gives all layers the same weight.
+    The top layer of a network that was trained to name objects discards color and texture; lower
+    layers keep them (Hariharan et al., CVPR 2015). Each value x becomes sign(x) |x|^power before
+    the mean (power normalization: Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)). Images are
+    resized to a square. An encoder that standardizes its inputs, such as ``LinearEncoder`` with
+    ``standardize``, gives all layers the same weight.
 
     Further arguments: see ``TimmExtractor``.
 
     Args:
         layers: names of the model's modules, from low to high.
         power: p, in (0, 1].
-        classes: append the mean class probabilities of the cells of the last layer, raised to ``power``.
+        classes: append the mean class probabilities of the cells of the last layer, raised to
+            ``power``.
 
     Raises:
-        ValueError: timm has no such model, the model has no such layer, or ``power`` is out of range.
+        ValueError: timm has no such model, the model has no such layer, or ``power`` is out of
+            range.
 
     Example:
         >>> extractor = PooledLayers("resnet10t", layers=("layer3", "layer4"), size=64)

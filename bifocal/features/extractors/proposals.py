@@ -17,28 +17,31 @@ from bifocal.onnx.pixels import Resize, resize_image
 
 POOLED_SIZE = 7
 Head = Literal["mean", "fc7"]
-"""Features of the 7 x 7 bins of a box: their mean, or the output of the network's layers before the classifier."""
+"""Features of the 7 x 7 bins of a box: their mean, or the output of the network's layers before the
+classifier."""
 
 
 class Proposals(TimmExtractor):
     """Boxes of selective search, with features that RoIAlign pools from a map of a timm backbone.
 
-    Uijlings et al., "Selective search for object recognition", IJCV 2013, in opencv-contrib, whose order is random:
-    here boxes are taken in order of decreasing area; a box is skipped if a larger one overlaps it by more than
-    ``overlap``. Measured on 40 COCO images, objects of more than 32 x 32 pixels, intersection over union of at least
-    one half: 100 such boxes cover 58 % of the objects, all 716 boxes 83 %, 100 random ones 48 %.
+    Uijlings et al., "Selective search for object recognition", IJCV 2013, in opencv-contrib, whose
+    order is random: here boxes are taken in order of decreasing area; a box is skipped if a larger
+    one overlaps it by more than ``overlap``. Measured on 40 COCO images, objects of more than 32 x
+    32 pixels, intersection over union of at least one half: 100 such boxes cover 58 % of the
+    objects, all 716 boxes 83 %, 100 random ones 48 %.
 
-    Wang, Li, Lazebnik, CVPR 2016, section 3.3, train on the ground-truth boxes of phrases: with ``truth_regions``, the
-    features of the training images' boxes are stored too (``FeatureStore.gather_regions``). Evaluation sees the boxes
-    of selective search only.
+    Wang, Li, Lazebnik, CVPR 2016, section 3.3, train on the ground-truth boxes of phrases: with
+    ``truth_regions``, the features of the training images' boxes are stored too
+    (``FeatureStore.gather_regions``). Evaluation sees the boxes of selective search only.
 
     Further arguments: see ``TimmExtractor``.
 
     Args:
         stage: stage of the backbone, counted from 0 as in timm's ``feature_info``.
         regions: maximum number of proposals per image (Wang et al. and Plummer et al. use 100).
-        head: features of the 7 x 7 bins of a box: "mean", or "fc7", the output of the layers before the classifier of
-            VGG, as in Fast R-CNN (Girshick, ICCV 2015): 4096 activations with ``stage`` 4 of VGG-19.
+        head: features of the 7 x 7 bins of a box: "mean", or "fc7", the output of the layers before
+            the classifier of VGG, as in Fast R-CNN (Girshick, ICCV 2015): 4096 activations with
+            ``stage`` 4 of VGG-19.
         truth_regions: maximum number of ground-truth boxes per training image.
         overlap: intersection over union.
         search_size: longer side, in pixels, of the image that selective search runs on.
@@ -97,7 +100,8 @@ class Proposals(TimmExtractor):
         )
 
     def grid(self) -> Grid:
-        """Return the extractor, of the same network, whose map a backbone is trained on, see ``TrainOnPhrases``."""
+        """Return the extractor, of the same network, whose map a backbone is trained on, see
+        ``TrainOnPhrases``."""
         config = self.backbone.config
         grid = Grid(
             config.backbone,
@@ -112,16 +116,19 @@ class Proposals(TimmExtractor):
     def preprocess(
         self, image: Image.Image, truth: Tensor | None = None
     ) -> tuple[Tensor, Tensor, int]:
-        """Return the pixels (3, H, W) uint8 for the backbone, the relative boxes (r, 4), and the number of true boxes.
+        """Return the pixels (3, H, W) uint8 for the backbone, the relative boxes (r, 4), and the
+        number of true boxes.
 
         Args:
-            truth: ground-truth boxes (t, 4), relative to the sides of the image; they are the last of the boxes.
+            truth: ground-truth boxes (t, 4), relative to the sides of the image; they are the last
+                of the boxes.
         """
         given = torch.empty(0, 4) if truth is None else truth
         return self.backbone.preprocess(image), torch.cat([self._boxes(image), given]), len(given)
 
     def extract(self, images: Sequence[tuple[Tensor, Tensor, int]]) -> list[ImageRegions]:
-        """Return the boxes of each image with their features: proposals by decreasing area, then true boxes."""
+        """Return the boxes of each image with their features: proposals by decreasing area, then
+        true boxes."""
         maps = map_by_shape(
             [pixels for pixels, _, _ in images],
             lambda pixels: list(self.backbone.feature_map(pixels, self.stage)),
@@ -149,7 +156,8 @@ class Proposals(TimmExtractor):
 
 
 def selective_search(pixels: np.ndarray) -> np.ndarray:
-    """Return the sorted boxes (n, 4) of selective search in pixels (H, W, 3) uint8, with the whole image."""
+    """Return the sorted boxes (n, 4) of selective search in pixels (H, W, 3) uint8, with the whole
+    image."""
     try:
         from cv2.ximgproc import segmentation
     except ImportError as error:

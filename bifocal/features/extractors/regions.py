@@ -16,16 +16,19 @@ from bifocal.features.base import ImageRegions
 class Regions:
     """Best boxes of a torchvision detector after non-maximum suppression, with its head's features.
 
-    Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1: a proposal is scored by its best class
-    and refined for that class; it is kept unless a box of higher score overlaps it by more than ``overlap``. The
-    features belong to the refined box: fc7 of Faster R-CNN, Mask R-CNN and Keypoint R-CNN. RetinaNet, FCOS and SSD
-    have no head for boxes: see ``bifocal.backbones.detectors.detector`` for their features.
+    Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1: a proposal is
+    scored by its best class and refined for that class; it is kept unless a box of higher score
+    overlaps it by more than ``overlap``. The features belong to the refined box: fc7 of Faster
+    R-CNN, Mask R-CNN and Keypoint R-CNN. RetinaNet, FCOS and SSD have no head for boxes: see
+    ``bifocal.backbones.detectors.detector`` for their features.
 
     Args:
-        detector: name of a detector in torchvision ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2").
+        detector: name of a detector in torchvision ("fasterrcnn_resnet50_fpn_v2",
+            "retinanet_resnet50_fpn_v2").
         regions: R, the maximum number of regions per image.
-        min_regions: minimum number of regions; more, up to R, are kept if their scores reach ``min_score``. None to
-            keep R regardless of their scores. An image has fewer regions if fewer survive the suppression.
+        min_regions: minimum number of regions; more, up to R, are kept if their scores reach
+            ``min_score``. None to keep R regardless of their scores. An image has fewer regions if
+            fewer survive the suppression.
         min_score: minimum class probability of a region beyond ``min_regions``.
         overlap: intersection over union.
         model_arguments: further keyword arguments of the detector, such as num_classes or min_size.
@@ -52,7 +55,8 @@ class Regions:
 
     @cached_property
     def dim(self) -> int:
-        """D: dimension of the box head's last layer, or of the maps that regions are pooled from."""
+        """D: dimension of the box head's last layer, or of the maps that regions are pooled
+        from."""
         if self.backbone.two_stage:
             return cast(int, self._network.roi_heads.box_predictor.cls_score.in_features)
         with torch.inference_mode():
@@ -77,7 +81,8 @@ class Regions:
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """Return the regions of each image in order of decreasing score."""
-        # torchvision pads the images of a batch to one shape, which changes their features: batch equal shapes only.
+        # torchvision pads the images of a batch to one shape, which changes their features: batch
+        # equal shapes only.
         return map_by_shape(images, self._extract_equal_shapes)
 
     def _extract_equal_shapes(self, images: Tensor) -> list[ImageRegions]:
@@ -114,7 +119,8 @@ class Regions:
     def _select(
         self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]
     ) -> tuple[Tensor, Tensor]:
-        """Return the best boxes (n, 4) and scores (n,) of (m, classes, 4) with probabilities (m, classes)."""
+        """Return the best boxes (n, 4) and scores (n,) of (m, classes, 4) with probabilities (m,
+        classes)."""
         from torchvision.ops import clip_boxes_to_image, nms
 
         scores, classes = probabilities[:, 1:].max(dim=1)  # class 0 is the background

@@ -16,19 +16,22 @@ from bifocal.features.extractors.rmac_regions import region_maxima
 
 
 class RMAC(TimmExtractor):
-    """Regional maximum activations of a timm backbone, whitened and summed. The only region is the whole image.
+    """Regional maximum activations of a timm backbone, whitened and summed. The only region is the
+    whole image.
 
-    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 3 (after Tolias et al., ICLR 2016): the
-    image keeps its aspect ratio, its longer side is 576 pixels; the map is max-pooled over a grid of squares at two
-    scales; each region is L2-normalized, PCA-whitened and L2-normalized again; the sum is L2-normalized. The
-    whitening is learned from training images and kept in the weights file, with the backbone.
+    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 3 (after Tolias et
+    al., ICLR 2016): the image keeps its aspect ratio, its longer side is 576 pixels; the map is
+    max-pooled over a grid of squares at two scales; each region is L2-normalized, PCA-whitened and
+    L2-normalized again; the sum is L2-normalized. The whitening is learned from training images and
+    kept in the weights file, with the backbone.
 
     Further arguments: see ``TimmExtractor``.
 
     Args:
         scales: number of scales of the grid.
         dim: D, dimensions that the whitening keeps; None for all channels.
-        whitening_images: maximum number of training images to learn the whitening from; they are drawn at random.
+        whitening_images: maximum number of training images to learn the whitening from; they are
+            drawn at random.
 
     Raises:
         ValueError: timm has no such model, or ``dim`` exceeds its number of channels.

@@ -10,9 +10,9 @@ EXTRA_REGIONS = range(1, 7)
 def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, int]]:
     """Return the squares (top, left, side) of R-MAC over a map, in cells.
 
-    Tolias, Sicre, Jegou, ICLR 2016, section 3.2: at scale l, l regions of side 2 min(h, w) / (l + 1) lie along the
-    shorter side and l + m along the longer; m sets the overlap at l = 1 to 40 %. The roundings are those of their code,
-    also where two values of m fit equally, as for 9 x 33.
+    Tolias, Sicre, Jegou, ICLR 2016, section 3.2: at scale l, l regions of side 2 min(h, w) / (l +
+    1) lie along the shorter side and l + m along the longer; m sets the overlap at l = 1 to 40 %.
+    The roundings are those of their code, also where two values of m fit equally, as for 9 x 33.
     """
     short, extra = min(height, width), 0
     if height != width:
@@ -24,7 +24,8 @@ def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, i
         side = 2 * short // (scale + 1)
         if side < 1:
             raise ValueError(
-                f"a map of {height} x {width} cells has no regions at scale {scale}: enlarge the image"
+                f"a map of {height} x {width} cells has no regions at scale {scale}: enlarge "
+                "the image"
             )
         tops = _offsets(height, side, scale + (extra if height > width else 0))
         lefts = _offsets(width, side, scale + (extra if width > height else 0))
@@ -33,7 +34,8 @@ def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, i
 
 
 def region_maxima(maps: Tensor, scales: int) -> Tensor:
-    """Return the maximum of each channel in each of the n regions: maps (B, C, h, w) -> (B, n, C)."""
+    """Return the maximum of each channel in each of the n regions: maps (B, C, h, w) -> (B, n,
+    C)."""
     maxima = [
         maps[:, :, top : top + side, left : left + side].amax(dim=(2, 3))
         for top, left, side in grid_regions(int(maps.shape[2]), int(maps.shape[3]), scales)
@@ -42,7 +44,8 @@ def region_maxima(maps: Tensor, scales: int) -> Tensor:
 
 
 def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor]:
-    """Return ``region_maxima`` in a graph of any image size: maps (B, C, h, w) -> maxima (B, n, C), present (n,).
+    """Return ``region_maxima`` in a graph of any image size: maps (B, C, h, w) -> maxima (B, n, C),
+    present (n,).
 
     The output has room for the regions of every map size; absent regions are minus infinity.
     """
@@ -72,7 +75,8 @@ def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor
 
 
 def _windows(cells: Tensor, side: Tensor, count: Tensor, most: int) -> Tensor:
-    """Return whether a cell (n,) of a row is in a window: (most, n), where the first ``count`` windows exist."""
+    """Return whether a cell (n,) of a row is in a window: (most, n), where the first ``count``
+    windows exist."""
     number = torch.arange(most, device=cells.device)
     first = torch.div(
         (cells.max() + 1 - side) * number, (count - 1).clamp(min=1), rounding_mode="floor"

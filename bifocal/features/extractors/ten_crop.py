@@ -12,10 +12,12 @@ from bifocal.features.extractors.base import TimmExtractor
 
 
 class TenCrop(TimmExtractor):
-    """Input of a timm model's classifier (fc7 of VGG), averaged over the corners, the center and their mirror images.
+    """Input of a timm model's classifier (fc7 of VGG), averaged over the corners, the center and
+    their mirror images.
 
-    Wang et al., "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1: an image of 256 x
-    256 pixels, ten crops of 224 x 224, VGG-19, 4096 activations. The only region is the whole image.
+    Wang et al., "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1:
+    an image of 256 x 256 pixels, ten crops of 224 x 224, VGG-19, 4096 activations. The only region
+    is the whole image.
 
     Further arguments: see ``TimmExtractor``.
 

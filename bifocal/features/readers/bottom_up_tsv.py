@@ -18,13 +18,15 @@ FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 class BottomUpTSV:
     """Reader of published bottom-up-attention features: TSV files with one row per image.
 
-    Anderson et al., "Bottom-up and top-down attention", CVPR 2018. A row holds image_id, image_w, image_h, num_boxes,
-    boxes and features; the last two are float32 in base64. A row belongs to the image with its id, or with its
-    id and a file suffix ("1000092795" for "1000092795.jpg" of Flickr30k). Files are read once, from the beginning,
-    with one row in memory. Rows of other images are skipped; of several rows of one image, the first counts.
+    Anderson et al., "Bottom-up and top-down attention", CVPR 2018. A row holds image_id, image_w,
+    image_h, num_boxes, boxes and features; the last two are float32 in base64. A row belongs to the
+    image with its id, or with its id and a file suffix ("1000092795" for "1000092795.jpg" of
+    Flickr30k). Files are read once, from the beginning, with one row in memory. Rows of other
+    images are skipped; of several rows of one image, the first counts.
 
     Args:
-        path: a TSV file, or a folder of ``*.tsv`` files, which are read in the order of their names.
+        path: a TSV file, or a folder of ``*.tsv`` files, which are read in the order of their
+            names.
         regions: R, the maximum number of boxes per image: 36, or 100 in the adaptive files.
     """
 
@@ -35,7 +37,8 @@ class BottomUpTSV:
         """Open the files."""
         if not self.path.exists():
             raise ValueError(
-                f"BottomUpTSV: path {self.path} does not exist, expected a TSV file or a folder of them"
+                f"BottomUpTSV: path {self.path} does not exist, expected a TSV file or a "
+                "folder of them"
             )
         files = sorted(self.path.glob("*.tsv*")) if self.path.is_dir() else [self.path]
         if not files:
@@ -70,8 +73,8 @@ class BottomUpRows:
         if missing:
             absent = sorted(set(missing.values()))
             raise ValueError(
-                f"{', '.join(str(path) for path in self.files)}: no row for {len(absent)} images of the dataset, "
-                f"the first is {absent[0]!r}"
+                f"{', '.join(str(path) for path in self.files)}: no row for {len(absent)} "
+                f"images of the dataset, the first is {absent[0]!r}"
             )
 
     def _rows(self) -> Iterator[tuple[str, ImageRegions]]:
@@ -82,9 +85,9 @@ class BottomUpRows:
                         yield _parse(line)
                     except (ValueError, TypeError) as error:
                         raise ValueError(
-                            f"{path}, row {number}: {error}; expected {len(FIELDS)} fields {', '.join(FIELDS)}. "
-                            "Is the file truncated? Features of the rows before are kept: correct the file and run "
-                            "again"
+                            f"{path}, row {number}: {error}; expected {len(FIELDS)} fields "
+                            f"{', '.join(FIELDS)}. Is the file truncated? Features of the rows "
+                            "before are kept: correct the file and run again"
                         ) from error
 
 

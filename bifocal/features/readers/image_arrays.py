@@ -16,13 +16,15 @@ MAX_FLOAT16 = 65504
 
 
 def validated(regions: ImageRegions) -> ImageRegions:
-    """Return ``regions`` if the features are finite float16 numbers and the boxes are inside the image."""
+    """Return ``regions`` if the features are finite float16 numbers and the boxes are inside the
+    image."""
     invalid = (~(regions.features.abs() <= MAX_FLOAT16)).nonzero()
     if len(invalid):
         region, feature = invalid[0].tolist()
         value = regions.features[region, feature].item()
         raise ValueError(
-            f"feature {feature} of region {region} is {value}, expected a number within +-{MAX_FLOAT16}"
+            f"feature {feature} of region {region} is {value}, expected a number within "
+            f"+-{MAX_FLOAT16}"
         )
     if regions.boxes is not None:
         low, high = regions.boxes[:, :2], regions.boxes[:, 2:]
@@ -31,8 +33,9 @@ def validated(regions: ImageRegions) -> ImageRegions:
         if len(outside):
             box = int(outside[0])
             raise ValueError(
-                f"box {box} is {[round(value, 4) for value in regions.boxes[box].tolist()]} relative to the image's "
-                "width and height, expected x0 <= x1 and y0 <= y1 in [0, 1]: is it outside the image?"
+                f"box {box} is {[round(value, 4) for value in regions.boxes[box].tolist()]} "
+                "relative to the image's width and height, expected x0 <= x1 and y0 <= y1 in "
+                "[0, 1]: is it outside the image?"
             )
     return regions
 
@@ -40,13 +43,15 @@ def validated(regions: ImageRegions) -> ImageRegions:
 class ImageArrays:
     """Reader of features in one NumPy file per image, ``<image id>.npy`` or ``<image id>.npz``.
 
-    A ``.npy`` file holds features (r, D); an ``.npz`` file holds features ``x`` (r, D) and optional boxes: ``bbox``
-    (r, 4) in pixels of ``image_w`` x ``image_h``, as tools for bottom-up features write them. Other entries are not
+    A ``.npy`` file holds features (r, D); an ``.npz`` file holds features ``x`` (r, D) and optional
+    boxes: ``bbox`` (r, 4) in pixels of ``image_w`` x ``image_h``, as tools for bottom-up features
+    write them. Other entries are not
     opened: they may hold pickles. The file may also be named by the id without its suffix.
 
-    Phrase localization with the boxes and features of any detector, such as EdgeBoxes with Fast R-CNN (Wang, Li,
-    Lazebnik, CVPR 2016, section 3.3), also needs features of ground-truth boxes: with ``truth_regions``, ``x_truth``
-    (t, D) and ``bbox_truth`` (t, 4) of the ``.npz`` file of a training image hold them, in any order.
+    Phrase localization with the boxes and features of any detector, such as EdgeBoxes with Fast
+    R-CNN (Wang, Li, Lazebnik, CVPR 2016, section 3.3), also needs features of ground-truth boxes:
+    with ``truth_regions``, ``x_truth`` (t, D) and ``bbox_truth`` (t, 4) of the ``.npz`` file of a
+    training image hold them, in any order.
 
     Args:
         path: folder of the files.
@@ -69,7 +74,8 @@ class ImageArrays:
         """Find the file of each image."""
         if not self.path.is_dir():
             raise ValueError(
-                f"ImageArrays: path {self.path} is not a folder, expected one with .npy or .npz files"
+                f"ImageArrays: path {self.path} is not a folder, expected one with .npy or "
+                ".npz files"
             )
         names = {path.name for path in self.path.iterdir()}
         files = {
@@ -78,13 +84,15 @@ class ImageArrays:
         missing = [image_id for image_id, name in files.items() if name is None]
         if missing:
             raise ValueError(
-                f"{self.path} has no file for {len(missing)} images of the dataset, such as {missing[0]}.npy"
+                f"{self.path} has no file for {len(missing)} images of the dataset, such as "
+                f"{missing[0]}.npy"
             )
         paths = {image_id: self.path / name for image_id, name in files.items() if name}
         found = ArrayFiles(paths, self.regions, self.truth_regions)
         if self.dim not in (None, found.dim):
             raise ValueError(
-                f"{next(iter(paths.values()))} has {found.dim} numbers per region, but dim of ImageArrays is {self.dim}"
+                f"{next(iter(paths.values()))} has {found.dim} numbers per region, but dim of "
+                f"ImageArrays is {self.dim}"
             )
         return found
 
@@ -138,8 +146,8 @@ def _read(path: Path, with_truth: bool = False) -> ImageRegions:
             return validated(ImageRegions(features, boxes, truth=truth))
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise ValueError(
-            f"{path}: {error}; expected features (r, D), in an .npz as x, with bbox, image_w and image_h, "
-            "and x_truth with bbox_truth"
+            f"{path}: {error}; expected features (r, D), in an .npz as x, with bbox, image_w "
+            "and image_h, and x_truth with bbox_truth"
         ) from error
 
 

@@ -17,9 +17,10 @@ from bifocal.features.readers.image_arrays import validated
 class PrecomputedFeatures:
     """Reader of the published features of VSE++ and SCAN, for the corpus ``PrecomputedCaptions``.
 
-    Faghri et al., "VSE++", BMVC 2018; Lee et al., "Stacked cross attention", ECCV 2018: one array ``{split}_ims.npy``
-    per split, (N, D) or (N, R, D), with one row per image or per caption. The arrays are memory-mapped.
-    An image's id contains its row, see ``bifocal.datasets.corpora.PrecomputedCaptions``. Boxes are not published.
+    Faghri et al., "VSE++", BMVC 2018; Lee et al., "Stacked cross attention", ECCV 2018: one array
+    ``{split}_ims.npy`` per split, (N, D) or (N, R, D), with one row per image or per caption. The
+    arrays are memory-mapped. An image's id contains its row, see
+    ``bifocal.datasets.corpora.PrecomputedCaptions``. Boxes are not published.
 
     Args:
         path: folder of the arrays; None for the folder of the dataset's images.
@@ -62,7 +63,8 @@ class PrecomputedArrays:
         shapes = {split: array.shape[1:] for split, array in self.arrays.items()}
         if len(set(shapes.values())) > 1:
             raise ValueError(
-                f"the arrays {', '.join(map(str, files.values()))} differ in regions x dimension: {shapes}"
+                f"the arrays {', '.join(map(str, files.values()))} differ in regions x "
+                f"dimension: {shapes}"
             )
         self.regions, self.dim = next(iter(shapes.values()))
 
@@ -77,8 +79,8 @@ class PrecomputedArrays:
             row = image_id.split("-")[1:2]
             if not (row and row[0].isdigit() and int(row[0]) < len(array)):
                 raise ValueError(
-                    f"image {image_id!r} names no row of the {len(array)} in {path}: "
-                    "expected an id such as 'train-000015-391895', as in the corpus PrecomputedCaptions"
+                    f"image {image_id!r} names no row of the {len(array)} in {path}: expected "
+                    "an id such as 'train-000015-391895', as in the corpus PrecomputedCaptions"
                 )
             try:
                 regions = validated(

@@ -1,4 +1,5 @@
-"""Pointing heads, one per file: they belong to a pretrained backbone, and need neither captions nor training."""
+"""Pointing heads, one per file: they belong to a pretrained backbone, and need neither captions nor
+training."""
 
 from bifocal.localization.heads.class_mixture import ClassMixture
 from bifocal.localization.heads.mask_clip import MaskCLIP

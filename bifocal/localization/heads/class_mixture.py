@@ -17,9 +17,9 @@ STRIDE = 32
 class ClassMixture(CheckedByConstruction):
     """A phrase is a mixture of the classes that a backbone was trained on.
 
-    A sentence encoder compares the phrase with the names and the definitions of the classes. The softmax of the
-    similarities mixes the class probabilities of every cell of the last map before its pooling, whose logits are
-    softened::
+    A sentence encoder compares the phrase with the names and the definitions of the classes. The
+    softmax of the similarities mixes the class probabilities of every cell of the last map before
+    its pooling, whose logits are softened::
 
         similarity_k = mean of the cosines of {phrase, "a photo of a {phrase}"}
                        with {the nearest synonym of class k, the definition of class k}
@@ -27,23 +27,27 @@ class ClassMixture(CheckedByConstruction):
         map          = weights . softmax(logits / 6)          of each cell
         presence     = log(weights . mean over cells of softmax(logits / 2))
 
-    ImageNet has no class of people: the words "person", "man", "woman" and "child" are further synonyms of its clothes.
-    Mixing classes by the similarity of their names follows Norouzi et al., "Zero-shot learning by convex combination
-    of semantic embeddings", ICLR 2014, eq. (2), who mix vectors of an image's classes. The logits of cells are the maps
-    of Zhou et al., "Learning deep features for discriminative localization", CVPR 2016, eq. (2). The map is
-    standardized, smoothed, and has a prior of the center as ``SmoothedActivations``. Maps of several sizes of the image
-    are summed. The equations are in ``bifocal.onnx.pointing.head``.
+    ImageNet has no class of people: the words "person", "man", "woman" and "child" are further
+    synonyms of its clothes. Mixing classes by the similarity of their names follows Norouzi et al.,
+    "Zero-shot learning by convex combination of semantic embeddings", ICLR 2014, eq. (2), who mix
+    vectors of an image's classes. The logits of cells are the maps of Zhou et al., "Learning deep
+    features for discriminative localization", CVPR 2016, eq. (2). The map is standardized,
+    smoothed, and has a prior of the center as ``SmoothedActivations``. Maps of several sizes of the
+    image are summed. The equations are in ``bifocal.onnx.pointing.head``.
 
-    The calibration assumes that half of the phrases are in their image. Its values were fitted on EfficientNet-Lite2,
-    all-MiniLM-L6-v2, and photographs of COCO and Flickr8k, see ``docs/pointing.md``.
+    The calibration assumes that half of the phrases are in their image. Its values were fitted on
+    EfficientNet-Lite2, all-MiniLM-L6-v2, and photographs of COCO and Flickr8k, see
+    ``docs/pointing.md``.
 
-    Neither captions nor boxes are used. Without a sentence encoder, phrases match names and definitions by their words.
+    Neither captions nor boxes are used. Without a sentence encoder, phrases match names and
+    definitions by their words.
 
     Args:
         path: folder of the sentence encoder, as sentence-transformers saves it.
         model: name of the sentence encoder on the Hugging Face hub, instead of ``path``.
-        classes: safetensors file with names, definitions and rows of a classifier, see ``read_classes``; None for the
-            1,000 classes of ImageNet and the backbone's own classifier.
+        classes: safetensors file with names, definitions and rows of a classifier, see
+            ``read_classes``; None for the 1,000 classes of ImageNet and the backbone's own
+            classifier.
         sizes: sides of the square images in pixels, multiples of 32.
         temperature: of the softmax over classes.
         sigma: standard deviation of the Gaussian that smooths a map, in cells.
@@ -83,20 +87,22 @@ class ClassMixture(CheckedByConstruction):
             yield f"sizes are {list(self.sizes)}: expected multiples of {STRIDE}, such as 448"
         if self.temperature <= 0 or self.sigma < 0 or self.center < 0:
             yield (
-                f"temperature is {self.temperature}, sigma {self.sigma} and center {self.center}: expected a positive "
-                "temperature, and 0 or more"
+                f"temperature is {self.temperature}, sigma {self.sigma} and center "
+                f"{self.center}: expected a positive temperature, and 0 or more"
             )
         if not 0 <= self.threshold <= 1:
             yield f"threshold is {self.threshold}: expected a probability"
 
     def sentence_encoder(self) -> TransformerFolder | None:
-        """Return the files of the sentence encoder, downloaded if they are on a hub; None for words."""
+        """Return the files of the sentence encoder, downloaded if they are on a hub; None for
+        words."""
         return (
             None if self.path is None and self.model is None else find_folder(self.model, self.path)
         )
 
     def class_texts(self) -> Classes:
-        """Return the names and definitions of the classes, and the rows of their classifier if a file has them."""
+        """Return the names and definitions of the classes, and the rows of their classifier if a
+        file has them."""
         return imagenet_classes() if self.classes is None else read_classes(Path(self.classes))
 
     def values(self) -> Mapping[str, Any]:

@@ -1,4 +1,5 @@
-"""Localization of categories by heatmaps, mAP of points (Oquab et al., CVPR 2015) and masks (BEAN, section 4.2)."""
+"""Localization of categories by heatmaps, mAP of points (Oquab et al., CVPR 2015) and masks (BEAN,
+section 4.2)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,21 +18,24 @@ TOLERANCE = 18.0
 def point_mean_ap(
     scores: Floats, points: Floats, boxes: Sequence[Sequence[Floats]], tolerance: float = TOLERANCE
 ) -> float:
-    """Return the mAP of points: all images are ranked for every category by the maximum of their heatmap.
+    """Return the mAP of points: all images are ranked for every category by the maximum of their
+    heatmap.
 
-    An image is correct if it has the category and its maximum lies in one of the boxes, or within ``tolerance`` pixels
-    of it.
+    An image is correct if it has the category and its maximum lies in one of the boxes, or within
+    ``tolerance`` pixels of it.
 
     Args:
         scores: maximum of each heatmap.
         points: position of the maximum, x y in pixels.
-        boxes: by category (outer) and image (inner), (n, 4); n is 0 where the image lacks the category.
+        boxes: by category (outer) and image (inner), (n, 4); n is 0 where the image lacks the
+            category.
 
     Shape:
         scores (C categories, N images), points (C, N, 2)
 
     Returns:
-        mean over the categories that an image has, in [0, 1]; a category whose objects are never hit has 0.
+        mean over the categories that an image has, in [0, 1]; a category whose objects are never
+        hit has 0.
     """
     hit = np.zeros(scores.shape, dtype=bool)
     present = np.array([[len(truth) > 0 for truth in row] for row in boxes], dtype=bool)
@@ -51,7 +55,8 @@ def mask_mean_ap(
     """Return the mAP of masks at several overlaps; candidates and ranking as in ``point_mean_ap``.
 
     Args:
-        overlaps: IoU of each heatmap's mask with the true mask, see ``mask_iou``; 0 if there is no true mask.
+        overlaps: IoU of each heatmap's mask with the true mask, see ``mask_iou``; 0 if there is no
+            true mask.
         present: whether the image has the category.
 
     Shape:
@@ -69,11 +74,13 @@ def mask_mean_ap(
 def mask_mean_ap_of_overlaps(
     overlaps: Floats, present: NDArray[np.bool_], thresholds: Iterable[float] = (0.3, 0.4, 0.5)
 ) -> dict[str, float]:
-    """Return the mAP of masks by the protocol of BEAN's published code (``get_map_at`` in misc/localization.py).
+    """Return the mAP of masks by the protocol of BEAN's published code (``get_map_at`` in
+    misc/localization.py).
 
-    The code ranks images by the overlap itself, and not by a score: each image above the threshold is correct and ahead
-    of all others, so the mAP is nearly the share of pairs of category and image whose overlap is above it. The code
-    starts to count at the second image. Not comparable with ``mask_mean_ap``, where a model also has to rank images.
+    The code ranks images by the overlap itself, and not by a score: each image above the threshold
+    is correct and ahead of all others, so the mAP is nearly the share of pairs of category and
+    image whose overlap is above it. The code starts to count at the second image. Not comparable
+    with ``mask_mean_ap``, where a model also has to rank images.
 
     Shape:
         overlaps, present (C categories, N images); ``mask_mean_ap`` describes both
@@ -95,7 +102,8 @@ def mask_iou(heatmap: Tensor, truth: Tensor, threshold: float = 0.5) -> float:
     """Return the IoU of a true mask with the mask of a heatmap.
 
     Args:
-        heatmap: is scaled to [0, 1]; its mask is where it is at least ``threshold``, everywhere if it is constant.
+        heatmap: is scaled to [0, 1]; its mask is where it is at least ``threshold``, everywhere if
+            it is constant.
         threshold: to be tuned on validation images.
 
     Shape:
@@ -106,7 +114,8 @@ def mask_iou(heatmap: Tensor, truth: Tensor, threshold: float = 0.5) -> float:
     """
     if heatmap.shape != truth.shape or heatmap.isnan().any():
         raise ValueError(
-            f"heatmap {tuple(heatmap.shape)} and mask {tuple(truth.shape)}: expected one shape and no NaN"
+            f"heatmap {tuple(heatmap.shape)} and mask {tuple(truth.shape)}: expected one shape "
+            "and no NaN"
         )
     low, high = heatmap.min(), heatmap.max()
     mask = (heatmap - low) >= threshold * (high - low)
@@ -117,7 +126,8 @@ def mask_iou(heatmap: Tensor, truth: Tensor, threshold: float = 0.5) -> float:
 def _mean_over_present(
     scores: Floats, correct: NDArray[np.bool_], present: NDArray[np.bool_]
 ) -> float:
-    """Return the mean AP over the categories that an image has; images that are missed count as not retrieved."""
+    """Return the mean AP over the categories that an image has; images that are missed count as not
+    retrieved."""
     if np.isnan(scores).any():
         raise ValueError(f"{int(np.isnan(scores).sum())} of {scores.size} scores are NaN")
     values = []

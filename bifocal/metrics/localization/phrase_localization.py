@@ -1,4 +1,5 @@
-"""Phrase localization over proposals: Plummer et al., ICCV 2015; Wang, Li and Lazebnik, CVPR 2016, section 3.3."""
+"""Phrase localization over proposals: Plummer et al., ICCV 2015; Wang, Li and Lazebnik, CVPR 2016,
+section 3.3."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -36,8 +37,9 @@ def recall_over_proposals(
 ) -> dict[str, float]:
     """Return R@K in percent, and ``upper_bound``, the share of phrases with any correct proposal.
 
-    A proposal is correct if its IoU with one of the phrase's boxes is at least 0.5. Tied proposals count as if each of
-    their orders were equally likely. K beyond the number of proposals gives the upper bound.
+    A proposal is correct if its IoU with one of the phrase's boxes is at least 0.5. Tied proposals
+    count as if each of their orders were equally likely. K beyond the number of proposals gives the
+    upper bound.
 
     Raises:
         ValueError: there is no phrase, a phrase has no box, or a score is NaN.
@@ -59,7 +61,8 @@ def recall_over_proposals(
 def with_union_boxes(queries: Iterable[ProposalQuery]) -> list[ProposalQuery]:
     """Return ``queries`` with the smallest box around a phrase's boxes in place of these.
 
-    The protocol of a model that gives one box for a phrase of several objects, as in Kamath et al., "MDETR", ICCV 2021.
+    The protocol of a model that gives one box for a phrase of several objects, as in Kamath et al.,
+    "MDETR", ICCV 2021.
     """
     return [
         replace(
@@ -75,10 +78,11 @@ def with_union_boxes(queries: Iterable[ProposalQuery]) -> list[ProposalQuery]:
 def phrase_average_precision(
     queries: Sequence[ProposalQuery], overlap: float = 0.3
 ) -> dict[Hashable, float]:
-    """Return the AP of each unique phrase, in [0, 1], over the proposals that remain after suppression in each image.
+    """Return the AP of each unique phrase, in [0, 1], over the proposals that remain after
+    suppression in each image.
 
-    Of the proposals that match a true box, the best is correct and the others are wrong. True boxes without a correct
-    proposal count as not retrieved.
+    Of the proposals that match a true box, the best is correct and the others are wrong. True boxes
+    without a correct proposal count as not retrieved.
 
     Args:
         overlap: IoU with a better proposal above which a proposal is suppressed.
@@ -121,8 +125,8 @@ def _check(queries: Sequence[ProposalQuery]) -> None:
     for number, query in enumerate(queries):
         if len(query.scores) != len(query.proposals) or not len(query.scores):
             raise ValueError(
-                f"phrase {number} has {len(query.scores)} scores of {len(query.proposals)} proposals: expected one "
-                "score for each, and at least one"
+                f"phrase {number} has {len(query.scores)} scores of {len(query.proposals)} "
+                "proposals: expected one score for each, and at least one"
             )
         if np.isnan(query.scores).any():
             raise ValueError(f"phrase {number}: {int(np.isnan(query.scores).sum())} scores are NaN")

@@ -70,7 +70,8 @@ def pointing_hits(
         )
     if not np.isfinite(points).all():
         raise ValueError(
-            f"{int((~np.isfinite(points).all(axis=1)).sum())} of {len(points)} points are not finite"
+            f"{int((~np.isfinite(points).all(axis=1)).sum())} of {len(points)} points are not "
+            "finite"
         )
     check_boxes(boxes)
     below = np.less_equal if edges else np.less
@@ -96,7 +97,8 @@ def center_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDAr
 
 
 def random_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArray[np.float64]:
-    """Return the hit probability of a random point: the share of the image that the phrase's boxes cover.
+    """Return the hit probability of a random point: the share of the image that the phrase's boxes
+    cover.
 
     Args:
         sizes: width and height of each phrase's image, in pixels.
@@ -121,7 +123,8 @@ def random_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDAr
 def accuracy_by(
     hits: NDArray[np.bool_] | NDArray[np.float64], groups: Sequence[Hashable]
 ) -> dict[Hashable, float]:
-    """Return the accuracy in percent by group, such as a category; groups are in the order of their first entry."""
+    """Return the accuracy in percent by group, such as a category; groups are in the order of their
+    first entry."""
     members: dict[Hashable, list[int]] = {}
     for row, group in enumerate(groups):
         members.setdefault(group, []).append(row)

@@ -9,10 +9,11 @@ from bifocal.sorters.ranks import check_scores
 
 
 def precision_by_rank(scores: Tensor, matches: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """Return, for the first ``depth`` ranks, the probability of a match and the expected precision given one.
+    """Return, for the first ``depth`` ranks, the probability of a match and the expected precision
+    given one.
 
-    Tied elements count as if each of their orders were equally likely, as in ``bifocal.metrics.retrieval.ranks``.
-    Results do not depend on the order of the rows.
+    Tied elements count as if each of their orders were equally likely, as in
+    ``bifocal.metrics.retrieval.ranks``. Results do not depend on the order of the rows.
 
     Shape:
         scores (Q, C), matches (Q, C) bool -> two of (Q, depth) float64.
@@ -22,7 +23,8 @@ def precision_by_rank(scores: Tensor, matches: Tensor, depth: int) -> tuple[Tens
     """
     if scores.ndim != 2 or scores.shape != matches.shape:
         raise ValueError(
-            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (Q, C) of both"
+            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (Q, C) "
+            "of both"
         )
     if scores.isnan().any():
         raise ValueError(
@@ -44,13 +46,15 @@ def precision_by_rank(scores: Tensor, matches: Tensor, depth: int) -> tuple[Tens
         for column in (size.cumsum(1) - size, correct.cumsum(1) - correct, size, correct)
     )
     rank = torch.arange(depth, device=scores.device)
-    # Given a match at this rank, each other match of the tie precedes it with probability position / (size - 1).
+    # Given a match at this rank, each other match of the tie precedes it with probability position
+    # / (size - 1).
     expected = before + 1 + (correct - 1) * (rank - start) / (size - 1).clamp(min=1)
     return correct / size, expected / (rank + 1)
 
 
 def average_precision(scores: Tensor, matches: Tensor) -> float:
-    """Return the mean of the precision at every match, in [0, 1], eq. (5.7) of the thesis; not interpolated.
+    """Return the mean of the precision at every match, in [0, 1], eq. (5.7) of the thesis; not
+    interpolated.
 
     A constant score gives about the share of matches, see ``precision_by_rank``.
 
@@ -64,12 +68,16 @@ def average_precision(scores: Tensor, matches: Tensor) -> float:
         ValueError: the shapes differ, or a score is NaN.
 
     Example:
-        >>> round(average_precision(torch.tensor([0.9, 0.8, 0.1]), torch.tensor([True, False, True])), 6)
+        >>> round(
+        ...     average_precision(torch.tensor([0.9, 0.8, 0.1]), torch.tensor([True, False, True])),
+        ...     6,
+        ... )
         0.833333
     """
     if scores.ndim != 1 or scores.shape != matches.shape:
         raise ValueError(
-            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (n,) of both"
+            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (n,) "
+            "of both"
         )
     probability, precision = precision_by_rank(
         scores.unsqueeze(0), matches.unsqueeze(0), len(scores)
@@ -81,7 +89,8 @@ def mean_average_precision(scores: Tensor, matches: Tensor, known: Tensor | None
     """Return the mean of ``average_precision`` over the classes that have a match.
 
     Args:
-        known: elements that count for each class; None for all. VOC leaves out its "difficult" elements.
+        known: elements that count for each class; None for all. VOC leaves out its "difficult"
+            elements.
 
     Shape:
         scores (C classes, n elements), matches (C, n) bool, known (C, n) bool.
@@ -91,7 +100,8 @@ def mean_average_precision(scores: Tensor, matches: Tensor, known: Tensor | None
     """
     if scores.ndim != 2 or scores.shape != matches.shape:
         raise ValueError(
-            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (C, n) of both"
+            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (C, n) "
+            "of both"
         )
     kept = torch.ones_like(matches) if known is None else known
     values = [
@@ -105,8 +115,8 @@ def mean_average_precision(scores: Tensor, matches: Tensor, known: Tensor | None
 def spearman(scores: Tensor, targets: Tensor) -> float:
     """Return Spearman's correlation, in [-1, 1]: Pearson's correlation of the ranks.
 
-    Equal values share their mean rank. Without ties it equals eq. (5.4) of the thesis; with ties eq. (5.4) is
-    an approximation.
+    Equal values share their mean rank. Without ties it equals eq. (5.4) of the thesis; with ties
+    eq. (5.4) is an approximation.
 
     Shape:
         scores (n,), targets (n,), n >= 2.
@@ -123,8 +133,8 @@ def spearman(scores: Tensor, targets: Tensor) -> float:
     """
     if scores.ndim != 1 or scores.shape != targets.shape or len(scores) < 2:
         raise ValueError(
-            f"scores {tuple(scores.shape)} and targets {tuple(targets.shape)}: expected two vectors of equal length, "
-            "at least 2"
+            f"scores {tuple(scores.shape)} and targets {tuple(targets.shape)}: expected two "
+            "vectors of equal length, at least 2"
         )
     pair = [check_scores(values.detach().double()) for values in (scores, targets)]
     if any(bool((values == values[0]).all()) for values in pair):

@@ -10,7 +10,8 @@ from bifocal.onnx.text.tfidf import find_stop_words
 from bifocal.text import tokenize
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
-"""Balance of precision and recall, shape and weight of the fragmentation penalty, weight of content words."""
+"""Balance of precision and recall, shape and weight of the fragmentation penalty, weight of content
+words."""
 EXACT, STEM = 1.0, 0.6
 """Weights of the matchers."""
 BEAM = 40
@@ -28,7 +29,8 @@ class MeteorSentence:
 
 @dataclass(frozen=True)
 class _Alignment:
-    """Partial alignment: covered words of the reference, the last one, the matches, and their cost."""
+    """Partial alignment: covered words of the reference, the last one, the matches, and their
+    cost."""
 
     covered: int = 0
     last: int | None = None
@@ -70,7 +72,8 @@ def meteor(hypothesis: MeteorSentence, reference: MeteorSentence) -> float:
 def align(
     hypothesis: MeteorSentence, reference: MeteorSentence
 ) -> tuple[Sequence[tuple[int, int]], int]:
-    """Return matches (hypothesis word, reference word) and their chunks: most matches, then fewest chunks."""
+    """Return matches (hypothesis word, reference word) and their chunks: most matches, then fewest
+    chunks."""
     positions: dict[str, list[int]] = {}
     for j, stem in enumerate(reference.stems):
         positions.setdefault(stem, []).append(j)

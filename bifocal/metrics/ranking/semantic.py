@@ -1,4 +1,5 @@
-"""Semantic image retrieval with graded relevance: Gordo and Larlus, CVPR 2017, sections 3, 4 and 6."""
+"""Semantic image retrieval with graded relevance: Gordo and Larlus, CVPR 2017, sections 3, 4 and
+6."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -12,16 +13,21 @@ MAX_QUERIES = 1000
 def semantic_curves(
     scores: Tensor, relevance: Tensor, queries: Tensor, rs: Iterable[int]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Return NDCG@R and PCC@R by R, means over the queries; a query is removed from its own answers.
+    """Return NDCG@R and PCC@R by R, means over the queries; a query is removed from its own
+    answers.
 
-    NDCG@R is the DCG of the first R answers over the best possible DCG, with gain rel / log2(rank + 1) and ranks from
-    1. Tied answers share their mean relevance, which gives the expectation over all of their orders, as scikit-learn's
-    ``ndcg_score`` does. PCC@R is Pearson's correlation of score and relevance over the first R answers. If a tie
-    crosses rank R, it is the mean of the PCC with the most and with the least relevant of the tied answers.
+    NDCG@R is the DCG of the first R answers over the best possible DCG, with gain rel / log2(rank +
+    1) and ranks from
+    1. Tied answers share their mean relevance, which gives the expectation over all of their
+       orders, as scikit-learn's
+    ``ndcg_score`` does. PCC@R is Pearson's correlation of score and relevance over the first R
+    answers. If a tie crosses rank R, it is the mean of the PCC with the most and with the least
+    relevant of the tied answers.
 
     Args:
         scores: of the queries against all images.
-        relevance: of all images to the queries, at least 0, such as the dot product of tf-idf vectors.
+        relevance: of all images to the queries, at least 0, such as the dot product of tf-idf
+            vectors.
         queries: row of each query among the images.
         rs: values of R.
 
@@ -29,11 +35,12 @@ def semantic_curves(
         scores (Q, N), relevance (Q, N), queries (Q,)
 
     Returns:
-        NDCG in [0, 1] and PCC in [-1, 1]. Queries whose relevances are all 0 have NDCG 0; queries whose scores or
-        relevances do not vary have PCC 0.
+        NDCG in [0, 1] and PCC in [-1, 1]. Queries whose relevances are all 0 have NDCG 0; queries
+        whose scores or relevances do not vary have PCC 0.
 
     Raises:
-        ValueError: shapes differ, a value is NaN, a relevance is negative, or an R is not in 1 to N - 1.
+        ValueError: shapes differ, a value is NaN, a relevance is negative, or an R is not in 1 to N
+            - 1.
 
     Example:
         >>> scores, relevance = torch.tensor([[9.0, 0.9, 0.8]]), torch.tensor([[9.0, 1.0, 0.0]])
@@ -74,17 +81,20 @@ def area_under(curve: dict[int, float]) -> float:
 
 
 def choose_queries(images: int, seed: int, count: int = MAX_QUERIES) -> Tensor:
-    """Return sorted random rows of ``images`` images; all of them if there are at most ``count``."""
+    """Return sorted random rows of ``images`` images; all of them if there are at most
+    ``count``."""
     drawn = torch.randperm(images, generator=torch.Generator().manual_seed(seed))[:count]
     return drawn.sort().values
 
 
 def triplet_agreement(prefers_first: Tensor, prefers_second: Tensor, votes: Tensor) -> float:
-    """Return the agreement, in percent, with people who chose the image of two that is more similar to a query.
+    """Return the agreement, in percent, with people who chose the image of two that is more similar
+    to a query.
 
-    Section 4 of the paper. The agreement of one triplet is the number of people who chose the method's image over the
-    number of all people: o_i / (o1 + o2) * (o1 + o2) / (o1 + o2 + o3). The result is the mean over the triplets in
-    which somebody chose an image. Equal scores count half for either image.
+    Section 4 of the paper. The agreement of one triplet is the number of people who chose the
+    method's image over the number of all people: o_i / (o1 + o2) * (o1 + o2) / (o1 + o2 + o3). The
+    result is the mean over the triplets in which somebody chose an image. Equal scores count half
+    for either image.
 
     Args:
         prefers_first, prefers_second: the method's similarity of the query to the two images.
@@ -110,11 +120,13 @@ def triplet_agreement(prefers_first: Tensor, prefers_second: Tensor, votes: Tens
 
 
 def inter_user_agreement(triplet: Tensor, user: Tensor, choice: Tensor) -> tuple[float, float]:
-    """Return the agreement of each person with all others, in percent: mean and standard deviation over the people.
+    """Return the agreement of each person with all others, in percent: mean and standard deviation
+    over the people.
 
-    Section 3 of the paper: s = w (o_i - 1) / (o1 + o2 - 1) with w = (o1 + o2 - 1) / (o1 + o2 + o3 - 1), that is, the
-    number of other people who made the person's choice over the number of all other people. A person's agreement is
-    the mean over the triplets in which the person and somebody else chose one of the images.
+    Section 3 of the paper: s = w (o_i - 1) / (o1 + o2 - 1) with w = (o1 + o2 - 1) / (o1 + o2 + o3 -
+    1), that is, the number of other people who made the person's choice over the number of all
+    other people. A person's agreement is the mean over the triplets in which the person and
+    somebody else chose one of the images.
 
     Args:
         triplet, user: number of the triplet and of the person of each decision.
@@ -146,7 +158,8 @@ def inter_user_agreement(triplet: Tensor, user: Tensor, choice: Tensor) -> tuple
 
 
 def match_kernel(similarities: Tensor) -> float:
-    """Return K(X, Y), section 4: a caption's best similarity in the other image, mean over all captions.
+    """Return K(X, Y), section 4: a caption's best similarity in the other image, mean over all
+    captions.
 
     Args:
         similarities: M(x, y) of each caption of one image with each of the other.
@@ -175,7 +188,8 @@ def _order(scores: Tensor, second: Tensor) -> Tensor:
 
 
 def _mean_of_ties(scores: Tensor, values: Tensor) -> Tensor:
-    """Replace each value by the mean over the entries of its row with the same score; scores are sorted."""
+    """Replace each value by the mean over the entries of its row with the same score; scores are
+    sorted."""
     starts = torch.ones_like(scores, dtype=torch.int64)
     starts[:, 1:] = (scores[:, 1:] != scores[:, :-1]).long()
     group = starts.cumsum(dim=1) - 1
@@ -195,12 +209,13 @@ def _pearson(first: Tensor, second: Tensor) -> Tensor:
 def _check(scores: Tensor, relevance: Tensor, queries: Tensor, rs: list[int]) -> None:
     if scores.shape != relevance.shape or queries.shape != scores.shape[:1]:
         raise ValueError(
-            f"scores {tuple(scores.shape)}, relevance {tuple(relevance.shape)} and queries {tuple(queries.shape)} "
-            "differ: expected (Q, N), (Q, N) and (Q,)"
+            f"scores {tuple(scores.shape)}, relevance {tuple(relevance.shape)} and queries "
+            f"{tuple(queries.shape)} differ: expected (Q, N), (Q, N) and (Q,)"
         )
     if scores.isnan().any() or relevance.isnan().any() or (relevance < 0).any():
         raise ValueError("a score or a relevance is NaN, or a relevance is negative")
     if not rs or rs[0] < 1 or rs[-1] > scores.shape[1] - 1:
         raise ValueError(
-            f"R is {rs}: {scores.shape[1]} images, less the query, give 1 to {scores.shape[1] - 1} answers"
+            f"R is {rs}: {scores.shape[1]} images, less the query, give 1 to "
+            f"{scores.shape[1] - 1} answers"
         )

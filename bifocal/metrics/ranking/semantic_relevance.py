@@ -1,4 +1,5 @@
-"""Ground truth of semantic retrieval: tf-idf similarity of captions (Gordo and Larlus, CVPR 2017, section 4)."""
+"""Ground truth of semantic retrieval: tf-idf similarity of captions (Gordo and Larlus, CVPR 2017,
+section 4)."""
 
 import numpy as np
 import scipy  # its packages are imported when they are used
@@ -12,7 +13,8 @@ from bifocal.text.vectorizers.base import Vectorizer
 
 
 def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> "scipy.sparse.csr_matrix":
-    """Return each image's unit sum (N, K) of caption vectors; ``TFIDF(documents="images")`` is the paper's proxy."""
+    """Return each image's unit sum (N, K) of caption vectors; ``TFIDF(documents="images")`` is the
+    paper's proxy."""
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
     image = np.array(
         [row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64
@@ -37,6 +39,7 @@ def sum_by_image(
 
 
 def relevance(vectors: "scipy.sparse.csr_matrix", queries: Tensor) -> Tensor:
-    """Return the relevance of all images to each query, the product of their vectors: (Q, N) float64, at least 0."""
+    """Return the relevance of all images to each query, the product of their vectors: (Q, N)
+    float64, at least 0."""
     products = (vectors[queries.numpy()] @ vectors.T).toarray()
     return torch.from_numpy(products).double().clamp_min(0)

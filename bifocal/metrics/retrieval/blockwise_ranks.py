@@ -1,6 +1,8 @@
-"""Ranks of both directions in one pass over blocks of scores, without sorting and with one block in memory.
+"""Ranks of both directions in one pass over blocks of scores, without sorting and with one block in
+memory.
 
-Blocks with correct pairs come first and set the threshold of every query; the other blocks are counted against it.
+Blocks with correct pairs come first and set the threshold of every query; the other blocks are
+counted against it.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,12 +14,14 @@ from torch import Tensor
 from bifocal.metrics.retrieval.ranks import Ranks, rerank_factor
 
 IMAGES, CAPTIONS = 256, 1280
-"""Images and captions per block: its scores, 1.3 MB, stay in a core's cache while they are counted."""
+"""Images and captions per block: its scores, 1.3 MB, stay in a core's cache while they are
+counted."""
 
 BlockScores = Callable[[Tensor, Tensor], Tensor]
 """Rows (n,) of images and rows (m,) of captions, both int64 -> their scores (n, m)."""
 Biases = tuple[Tensor, Tensor]
-"""Biases (N,) of the images, for image retrieval, and (M,) of the captions, for caption retrieval."""
+"""Biases (N,) of the images, for image retrieval, and (M,) of the captions, for caption
+retrieval."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,8 @@ class _Counts:
     def count(self, scores: Tensor, queries: Tensor, dim: int, buffer: Tensor) -> None:
         """Add the comparisons of a block whose candidates lie along ``dim``."""
         best = self.best[queries].to(scores.dtype).unsqueeze(dim)
-        # Ones and zeros as float32 are written and summed several times faster than booleans, and exact below 2^24.
+        # Ones and zeros as float32 are written and summed several times faster than booleans, and
+        # exact below 2^24.
         compared = buffer[: scores.numel()].view_as(scores)
         self.better[queries] += torch.gt(scores, best, out=compared).sum(dim).long()
         self.equal[queries] += torch.eq(scores, best, out=compared).sum(dim).long()
@@ -57,11 +62,12 @@ def score_ranks(
     rerank: bool = False,
     biases: Biases | None = None,
 ) -> tuple[Ranks, Ranks]:
-    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per
+    caption).
 
     Args:
-        scores: returns any block of the matrix of scores; it is called once per block (twice with ``rerank``). A pair
-            must get the same score in every block, or ties are missed.
+        scores: returns any block of the matrix of scores; it is called once per block (twice with
+            ``rerank``). A pair must get the same score in every block, or ties are missed.
         image_of_caption: row of each caption's image.
         images: number of images.
         rerank: normalize the scores by thesis eq. (3.12)-(3.13).
@@ -71,7 +77,8 @@ def score_ranks(
         image_of_caption (M,) int64.
 
     Raises:
-        ValueError: a score is NaN, an image has no caption, or ``image_of_caption`` exceeds ``images``.
+        ValueError: a score is NaN, an image has no caption, or ``image_of_caption`` exceeds
+            ``images``.
     """
     blocks = list(_blocks(image_of_caption, images))
     factors = _factors(scores, blocks, images, len(image_of_caption)) if rerank else None
@@ -115,14 +122,14 @@ def _blocks(image_of_caption: Tensor, images: int) -> Iterator[_Block]:
         and not 0 <= int(image_of_caption.min()) <= int(image_of_caption.max()) < images
     ):
         raise ValueError(
-            f"image_of_caption goes from {int(image_of_caption.min())} to {int(image_of_caption.max())}, "
-            f"expected rows of {images} images"
+            f"image_of_caption goes from {int(image_of_caption.min())} to "
+            f"{int(image_of_caption.max())}, expected rows of {images} images"
         )
     counts = image_of_caption.bincount(minlength=images)
     if not images or (counts == 0).any():
         raise ValueError(
-            f"{int((counts == 0).sum())} of {images} images have no caption and thus no correct answer: "
-            "give them one, or leave them out"
+            f"{int((counts == 0).sum())} of {images} images have no caption and thus no "
+            "correct answer: give them one, or leave them out"
         )
     captions, ends = image_of_caption.argsort(stable=True), counts.cumsum(0).tolist()
     start = first = 0
@@ -135,7 +142,8 @@ def _blocks(image_of_caption: Tensor, images: int) -> Iterator[_Block]:
 
 
 def _off_diagonal(blocks: list[_Block]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield captions and images of all pairs outside the blocks; successive pairs share their captions."""
+    """Yield captions and images of all pairs outside the blocks; successive pairs share their
+    captions."""
     for block in blocks:
         # One image may have more captions than a block should hold.
         for captions in block.captions.split(CAPTIONS):
@@ -183,8 +191,8 @@ def _normalized(
 
 
 def _validated(block: Tensor) -> Tensor:
-    # The sum is NaN if an entry is, and costs a fiftieth of testing every entry. inf - inf is NaN too but valid, so
-    # test the entries if the sum is NaN.
+    # The sum is NaN if an entry is, and costs a fiftieth of testing every entry. inf - inf is NaN
+    # too but valid, so test the entries if the sum is NaN.
     if block.sum().isnan() and block.isnan().any():
         raise ValueError(f"{int(block.isnan().sum())} of {block.numel()} scores of a block are NaN")
     return block

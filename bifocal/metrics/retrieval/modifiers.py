@@ -1,4 +1,5 @@
-"""Text modifiers added to a query image or subtracted, after Gordo and Larlus, CVPR 2017, section 6 and figure 5."""
+"""Text modifiers added to a query image or subtracted, after Gordo and Larlus, CVPR 2017, section 6
+and figure 5."""
 
 import torch
 from torch import Tensor
@@ -6,7 +7,8 @@ from torch.nn.functional import normalize
 
 
 def modified_queries(images: Tensor, texts: Tensor, weight: float) -> Tensor:
-    """Return query vectors phi_q + weight * theta_t, of unit norm; a negative weight subtracts the concept.
+    """Return query vectors phi_q + weight * theta_t, of unit norm; a negative weight subtracts the
+    concept.
 
     Shape:
         images (Q, d), texts (Q, d) -> (Q, d)
@@ -23,7 +25,8 @@ def modifier_precision(
     weight: float = 1.0,
     r: int = 10,
 ) -> dict[str, float]:
-    """Return the share of the first R answers that show the concept, in percent, before and after a modifier.
+    """Return the share of the first R answers that show the concept, in percent, before and after a
+    modifier.
 
     Args:
         images: embeddings to search.
@@ -36,17 +39,19 @@ def modifier_precision(
         images (N, d), queries (Q,), texts (Q, d), shows (Q, N) bool
 
     Returns:
-        ``before``, ``after``: precision among the first ``r``; ``chance``: the share of all images that show the
-        concept; ``kept``: mean cosine of the answers with the query image, after over before, which says how much of
-        the rest of the query is kept.
+        ``before``, ``after``: precision among the first ``r``; ``chance``: the share of all images
+            that show the
+        concept; ``kept``: mean cosine of the answers with the query image, after over before, which
+        says how much of the rest of the query is kept.
 
     Raises:
         ValueError: shapes differ, or ``r`` is not in 1 to N - 1.
     """
     if shows.shape != (len(queries), len(images)) or texts.shape != (len(queries), images.shape[1]):
         raise ValueError(
-            f"queries {tuple(queries.shape)}, texts {tuple(texts.shape)}, shows {tuple(shows.shape)}, images "
-            f"{tuple(images.shape)} differ: expected (Q,), (Q, d), (Q, N) and (N, d)"
+            f"queries {tuple(queries.shape)}, texts {tuple(texts.shape)}, shows "
+            f"{tuple(shows.shape)}, images {tuple(images.shape)} differ: expected (Q,), (Q, "
+            "d), (Q, N) and (N, d)"
         )
     if not 1 <= r < len(images):
         raise ValueError(

@@ -11,12 +11,13 @@ PRECISIONS = ("R-precision", "mAP@R")
 
 
 def precision_at_r(scores: Tensor, matches: Tensor) -> Tensor:
-    """Return R-Precision and AP@R of each query: precision among its first R candidates, of which R are correct.
+    """Return R-Precision and AP@R of each query: precision among its first R candidates, of which R
+    are correct.
 
-    R-Precision is the share of correct candidates among the first R. AP@R is the mean over these R ranks of the
-    precision up to the rank, 0 at a wrong candidate. Musgrave et al., "A metric learning reality check", ECCV 2020,
-    section 3.2; Chun et al., "ECCV Caption", ECCV 2022, section 4. Tied candidates count as if each of their orders
-    were equally likely.
+    R-Precision is the share of correct candidates among the first R. AP@R is the mean over these R
+    ranks of the precision up to the rank, 0 at a wrong candidate. Musgrave et al., "A metric
+    learning reality check", ECCV 2020, section 3.2; Chun et al., "ECCV Caption", ECCV 2022, section
+    4. Tied candidates count as if each of their orders were equally likely.
 
     Shape:
         scores (Q, C), matches (Q, C) bool -> (Q, 2) float64, in [0, 1].
@@ -25,14 +26,17 @@ def precision_at_r(scores: Tensor, matches: Tensor) -> Tensor:
         ValueError: a score is NaN, or a query has no correct candidate.
 
     Example:
-        >>> precision_at_r(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[False, True, True]])).tolist()
+        >>> precision_at_r(
+        ...     torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[False, True, True]])
+        ... ).tolist()
         [[0.5, 0.25]]
     """
     counts = matches.sum(dim=1, keepdim=True)
     without = int((counts == 0).sum())
     if without:
         raise ValueError(
-            f"{without} of {len(scores)} queries have no correct candidate: add it, or leave them out"
+            f"{without} of {len(scores)} queries have no correct candidate: add it, or leave "
+            "them out"
         )
     depth = int(counts.max()) if len(counts) else 0
     probability, precision = precision_by_rank(scores, matches, depth)
@@ -41,7 +45,8 @@ def precision_at_r(scores: Tensor, matches: Tensor) -> Tensor:
 
 
 def caption_precision(scores: BlockScores, image_of_caption: Tensor, images: int) -> Tensor:
-    """Return ``precision_at_r`` of each image's own captions (images, 2), without the whole matrix in memory."""
+    """Return ``precision_at_r`` of each image's own captions (images, 2), without the whole matrix
+    in memory."""
     columns = torch.arange(len(image_of_caption))
     return torch.cat(
         [

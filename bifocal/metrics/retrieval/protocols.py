@@ -1,6 +1,8 @@
-"""Protocols of cross-modal retrieval: Karpathy and Fei-Fei, CVPR 2015; Faghri et al., "VSE++", BMVC 2018.
+"""Protocols of cross-modal retrieval: Karpathy and Fei-Fei, CVPR 2015; Faghri et al., "VSE++", BMVC
+2018.
 
-COCO's 5,000 test images together or in folds of 1,000, Flickr30k's 1,000; the first five captions of an image.
+COCO's 5,000 test images together or in folds of 1,000, Flickr30k's 1,000; the first five captions
+of an image.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +28,8 @@ class Protocol:
         fold: images that are ranked together; None for all.
         folds: number of folds, in the order of the split; metrics are averaged over them.
         captions: captions per image, the first ones; None for all.
-        images: images of the split, of which the folds are the first; None if the folds are the whole split.
+        images: images of the split, of which the folds are the first; None if the folds are the
+            whole split.
     """
 
     fold: int | None = None
@@ -46,7 +49,8 @@ PROTOCOLS = {
 
 @dataclass(frozen=True)
 class Fold:
-    """Image rows that are ranked together, their caption rows, and the index of each caption's image."""
+    """Image rows that are ranked together, their caption rows, and the index of each caption's
+    image."""
 
     images: Tensor
     captions: Tensor
@@ -64,15 +68,16 @@ def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> li
         image_of_caption (M,) int64.
 
     Raises:
-        ValueError: the split does not have the protocol's number of images, or an image has too few captions.
+        ValueError: the split does not have the protocol's number of images, or an image has too few
+            captions.
     """
     size = images if protocol.fold is None else protocol.fold
     expected = protocol.images or size * protocol.folds
     if images != expected:
         source = f" of {protocol.images}" if protocol.images else ""
         raise ValueError(
-            f"the protocol ranks {protocol.folds} x {size} images{source} and the split has {images}: "
-            "choose the protocol 'full', or the split that the protocol is for"
+            f"the protocol ranks {protocol.folds} x {size} images{source} and the split has "
+            f"{images}: choose the protocol 'full', or the split that the protocol is for"
         )
     kept = torch.arange(len(image_of_caption))
     if protocol.captions is not None:
@@ -80,7 +85,8 @@ def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> li
         if (counts < protocol.captions).any():
             raise ValueError(
                 f"the protocol takes {protocol.captions} captions of each image, and "
-                f"{int((counts < protocol.captions).sum())} images have fewer: choose the protocol 'full'"
+                f"{int((counts < protocol.captions).sum())} images have fewer: choose the "
+                "protocol 'full'"
             )
         order = image_of_caption.argsort(stable=True)
         number = torch.arange(len(order)) - (counts.cumsum(0) - counts)[image_of_caption[order]]
@@ -123,7 +129,8 @@ def protocol_ranks(
 def protocol_score_ranks(
     folds: Iterable[Fold], scores: BlockScores, *, rerank: bool = False
 ) -> list[FoldRanks]:
-    """Return ``score_ranks`` per fold, for a model that returns blocks of scores instead of vectors."""
+    """Return ``score_ranks`` per fold, for a model that returns blocks of scores instead of
+    vectors."""
 
     return [
         score_ranks(

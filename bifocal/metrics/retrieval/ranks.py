@@ -1,6 +1,7 @@
 """Ranks of each query's best correct candidate, and R@K, median and mean rank.
 
-Tied candidates count as if each order were equally likely, so metrics do not depend on the order of rows.
+Tied candidates count as if each order were equally likely, so metrics do not depend on the order of
+rows.
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ class Ranks:
     correct: Tensor
 
     def hits(self, k: int) -> Tensor:
-        """Return (Q,) float64, the probability that a correct candidate is among the first ``k``: 0 or 1 without ties.
+        """Return (Q,) float64, the probability that a correct candidate is among the first ``k``: 0
+        or 1 without ties.
 
         A ``k`` beyond the number of candidates gives 1.
 
@@ -38,9 +40,10 @@ class Ranks:
         if k < 1:
             raise ValueError(f"R@K needs K of at least 1, got {k}")
         free = (k - self.better).clamp(min=0)
-        # Insert the correct candidates into the tie one after the other. The i-th is among the first `free` of the
-        # tied + i candidates with probability free / (tied + i), if none before it is. Summing non-negative terms
-        # keeps full precision, and a `free` beyond the wrong candidates gives exactly 1.
+        # Insert the correct candidates into the tie one after the other. The i-th is among the
+        # first `free` of the tied + i candidates with probability free / (tied + i), if none before
+        # it is. Summing non-negative terms keeps full precision, and a `free` beyond the wrong
+        # candidates gives exactly 1.
         hit = torch.zeros(len(self.better), dtype=torch.float64, device=self.better.device)
         for number in range(1, 1 + int(self.correct.max()) if len(hit) else 1):
             probability = (free / (self.tied + number).double()).clamp(max=1.0)
@@ -48,7 +51,8 @@ class Ranks:
         return hit
 
     def recall(self, k: int) -> float:
-        """Return R@K in [0, 1]: the share of queries with a correct candidate among the first ``k``."""
+        """Return R@K in [0, 1]: the share of queries with a correct candidate among the first
+        ``k``."""
         return float(self.hits(k).mean())
 
     def expected(self) -> Tensor:
@@ -76,7 +80,9 @@ def ranks(scores: Tensor, matches: Tensor) -> Ranks:
         ValueError: a score is NaN, or a query has no correct candidate.
 
     Example:
-        >>> ranks(torch.tensor([[0.3, 0.9, 0.5]]), torch.tensor([[True, False, True]])).expected().tolist()
+        >>> ranks(
+        ...     torch.tensor([[0.3, 0.9, 0.5]]), torch.tensor([[True, False, True]])
+        ... ).expected().tolist()
         [1.0]
     """
     if scores.isnan().any():
@@ -86,7 +92,8 @@ def ranks(scores: Tensor, matches: Tensor) -> Ranks:
     if not matches.any(dim=1).all():
         without = int((~matches.any(dim=1)).sum())
         raise ValueError(
-            f"{without} of {len(scores)} queries have no correct candidate: add it, or leave them out"
+            f"{without} of {len(scores)} queries have no correct candidate: add it, or leave "
+            "them out"
         )
     best = scores.masked_fill(~matches, -torch.inf).amax(dim=1, keepdim=True)
     tied = scores == best
@@ -106,10 +113,11 @@ def concatenate(parts: Iterable[Ranks]) -> Ranks:
 
 
 def rerank_for_captions(scores: Tensor) -> Tensor:
-    """Return scores for caption retrieval normalized by each caption's best image, thesis eq. (3.13).
+    """Return scores for caption retrieval normalized by each caption's best image, thesis eq.
+    (3.13).
 
-    A caption whose best score is below ``LEAST`` keeps its scores, which differs from the equation: the ratio would
-    place its scores before all others, or reverse their order.
+    A caption whose best score is below ``LEAST`` keeps its scores, which differs from the equation:
+    the ratio would place its scores before all others, or reverse their order.
 
     Shape:
         (N images, M captions) -> (N, M)
@@ -129,5 +137,6 @@ def rerank_for_images(scores: Tensor) -> Tensor:
 
 
 def rerank_factor(best: Tensor) -> Tensor:
-    """Return the factor of a candidate's scores, given its best one: S + S / best is S (1 + 1 / best)."""
+    """Return the factor of a candidate's scores, given its best one: S + S / best is S (1 + 1 /
+    best)."""
     return torch.where(best >= LEAST, 1 + 1 / best, torch.ones_like(best))

@@ -1,4 +1,5 @@
-"""Cross-modal retrieval of images and captions: R@K, median and mean rank of both directions, with intervals."""
+"""Cross-modal retrieval of images and captions: R@K, median and mean rank of both directions, with
+intervals."""
 
 from collections.abc import Iterable, Sequence
 
@@ -21,9 +22,11 @@ def retrieval_ranks(
     rerank: bool = False,
     biases: Biases | None = None,
 ) -> tuple[Ranks, Ranks]:
-    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per
+    caption).
 
-    Each block of scores is computed once and counted for both directions; memory never holds the whole matrix.
+    Each block of scores is computed once and counted for both directions; memory never holds the
+    whole matrix.
 
     Args:
         image_of_caption: row in ``images`` of each caption's image.
@@ -54,7 +57,8 @@ def summarize(ranks: tuple[Ranks, Ranks], ks: Iterable[int]) -> dict[str, dict[s
         ranks: (caption retrieval, image retrieval), as from ``retrieval_ranks``.
 
     Returns:
-        ``{"caption_retrieval": {"R@1": ..., "median_rank": ..., "mean_rank": ...}, "image_retrieval": {...}}``
+        ``{"caption_retrieval": {"R@1": ..., "median_rank": ..., "mean_rank": ...},
+        "image_retrieval": {...}}``
     """
     ks = list(ks)
     return {
@@ -74,7 +78,8 @@ def chance_report(image_of_caption: Tensor, ks: Iterable[int]) -> dict[str, dict
 
 
 def chance_ranks(image_of_caption: Tensor) -> tuple[Ranks, Ranks]:
-    """Return the ranks of equal scores, (caption retrieval, image retrieval): every candidate is tied."""
+    """Return the ranks of equal scores, (caption retrieval, image retrieval): every candidate is
+    tied."""
     captions = image_of_caption.bincount()
     one = torch.ones_like(image_of_caption)
     return (
@@ -102,8 +107,8 @@ def retrieval_intervals(
 ) -> dict[str, dict[str, Interval]]:
     """Return intervals for the metrics of ``summarize`` and for ``recall_sum``, the sum of all R@K.
 
-    Each resample draws as many images as there are, with their captions, and keeps the rank of every query: drawing
-    the candidates anew would rank a query among copies of its answer.
+    Each resample draws as many images as there are, with their captions, and keeps the rank of
+    every query: drawing the candidates anew would rank a query among copies of its answer.
 
     Args:
         ranks: (caption retrieval, image retrieval).
@@ -142,10 +147,12 @@ def recall_sum_gain(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the interval of the recall sum of one model minus that of another, over resampled images, in percent.
+    """Return the interval of the recall sum of one model minus that of another, over resampled
+    images, in percent.
 
     Args:
-        first: expected ranks of caption retrieval, one per image, and of image retrieval, one per caption, from 0.
+        first: expected ranks of caption retrieval, one per image, and of image retrieval, one per
+            caption, from 0.
         second: as ``first``.
     """
     images = len(first[0])

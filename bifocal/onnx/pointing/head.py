@@ -1,4 +1,5 @@
-"""The exported pointing head of a backbone: a phrase as a mixture of classes, its map, and its presence."""
+"""The exported pointing head of a backbone: a phrase as a mixture of classes, its map, and its
+presence."""
 
 import hashlib
 import threading
@@ -21,7 +22,8 @@ Array = NDArray[Any]
 DEVIATION = 1e-6
 """Smallest standard deviation that a map is divided by."""
 MAP_TEMPERATURE, PRESENCE_TEMPERATURE = 6.0, 2.0
-"""Divisors of the logits before the softmax: of each cell for the map, and of each cell for the presence."""
+"""Divisors of the logits before the softmax: of each cell for the map, and of each cell for the
+presence."""
 FOLDER, GRAPH, DESCRIPTION = "pointing", "class_logits.onnx", "head.json"
 """Folder of the head in an exported model, its graph, and its values."""
 ACCURATE = (448, 640, 896)
@@ -29,7 +31,8 @@ ACCURATE = (448, 640, 896)
 
 
 def class_weights(similarities: Array, temperature: float) -> Array:
-    """Return the weights of K classes in a phrase: the softmax of its similarities (..., K) over ``temperature``."""
+    """Return the weights of K classes in a phrase: the softmax of its similarities (..., K) over
+    ``temperature``."""
     exponents = np.exp((similarities - similarities.max(axis=-1, keepdims=True)) / temperature)
     weights: Array = exponents / exponents.sum(axis=-1, keepdims=True)
     return weights
@@ -41,7 +44,8 @@ def cell_classes(logits: Array) -> Array:
 
 
 def phrase_map(classes: Array, weights: Array) -> Array:
-    """Return the map (h, w) of a phrase: the class probabilities (h, w, K) of cells, mixed with the weights (K,)."""
+    """Return the map (h, w) of a phrase: the class probabilities (h, w, K) of cells, mixed with the
+    weights (K,)."""
     values: Array = classes @ (weights - weights.mean()).astype(classes.dtype)
     return values
 
@@ -53,8 +57,8 @@ def standardize(values: Array) -> Array:
 
 
 def enlargement(cells: int, side: int, sigma: float) -> Array:
-    """Return the matrix (side, cells) that resizes one axis linearly, then smooths it with a Gaussian of ``sigma``
-    cells, 0 for no smoothing.
+    """Return the matrix (side, cells) that resizes one axis linearly, then smooths it with a
+    Gaussian of ``sigma`` cells, 0 for no smoothing.
     """
     centers = (np.arange(side) + 0.5) / side
     position = np.clip(centers * cells - 0.5, 0, cells - 1)
@@ -68,10 +72,11 @@ def enlargement(cells: int, side: int, sigma: float) -> Array:
 
 
 def heatmap(maps: Sequence[Array], side: int, sigma: float, center: float) -> NDArray[np.float32]:
-    """Return the heatmap (side, side) of a phrase from its maps (h, w) at one or several sizes of the image.
+    """Return the heatmap (side, side) of a phrase from its maps (h, w) at one or several sizes of
+    the image.
 
-    Each map is standardized, enlarged, smoothed and standardized again; the sum is standardized. The prior
-    ``center (x^2 + y^2)`` is subtracted, with x and y from -1 to 1.
+    Each map is standardized, enlarged, smoothed and standardized again; the sum is standardized.
+    The prior ``center (x^2 + y^2)`` is subtracted, with x and y from -1 to 1.
     """
     total = np.zeros((side, side))
     for values in maps:
@@ -82,19 +87,22 @@ def heatmap(maps: Sequence[Array], side: int, sigma: float, center: float) -> ND
 
 
 def class_presence(logits: Array) -> Array:
-    """Return the mean over cells of the class probabilities softmax(logits / 2): (h, w, K) -> (K,)."""
+    """Return the mean over cells of the class probabilities softmax(logits / 2): (h, w, K) ->
+    (K,)."""
     cells = logits.reshape(-1, logits.shape[-1]) / PRESENCE_TEMPERATURE
     mean: Array = class_weights(cells, 1.0).mean(axis=0)
     return mean
 
 
 def presence_score(presence: Array, weights: Array) -> float:
-    """Return the logarithm of the class probabilities (K,) of an image, mixed with the weights (K,) of a phrase."""
+    """Return the logarithm of the class probabilities (K,) of an image, mixed with the weights (K,)
+    of a phrase."""
     return float(np.log(presence @ weights))
 
 
 def probability(score: float, slope: float, offset: float) -> float:
-    """Return the calibrated probability that a phrase is in an image: the logistic of ``slope score + offset``."""
+    """Return the calibrated probability that a phrase is in an image: the logistic of
+    ``slope score + offset``."""
     return float(1 / (1 + np.exp(-(slope * score + offset))))
 
 
@@ -127,7 +135,8 @@ class ImageClasses:
 
 
 class ImageHead(ABC):
-    """Part of an exported pointing head that all kinds share: it reads images, and keeps the values of the last one.
+    """Part of an exported pointing head that all kinds share: it reads images, and keeps the values
+    of the last one.
 
     Args:
         directory: as ``bifocal.export.pointing.export_head`` writes it.
@@ -169,7 +178,8 @@ class ImageHead(ABC):
         """
 
     def cells(self, image: ImageFile | list[Array]) -> list[Array]:
-        """Return the graph's values (h, w, ...) of an image for each size; the last ones are kept."""
+        """Return the graph's values (h, w, ...) of an image for each size; the last ones are
+        kept."""
         content = image if isinstance(image, list) else file_bytes(image)
         hashed = (
             content
@@ -196,7 +206,8 @@ class PointingHead(ImageHead):
 
     Args:
         directory: as ``bifocal.export.pointing.export_head`` writes it.
-        sizes: sides of the image in pixels, multiples of 32, whose maps are summed; None for the sizes of the export.
+        sizes: sides of the image in pixels, multiples of 32, whose maps are summed; None for the
+            sizes of the export.
         threads: of a graph; 0 for one per core.
     """
 

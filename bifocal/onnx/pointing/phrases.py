@@ -3,13 +3,63 @@
 import re
 from typing import NamedTuple
 
-SEPARATORS = frozenset([
-    "about", "above", "across", "after", "against", "along", "among", "and", "around", "as", "at", "before",
-    "behind", "below", "beneath", "beside", "between", "but", "by", "down", "during", "for", "from", "in",
-    "inside", "into", "is", "are", "near", "next", "of", "off", "on", "onto", "or", "out", "outside", "over",
-    "past", "through", "to", "toward", "towards", "under", "up", "upon", "while", "with", "within", "without",
-    "that", "which", "who",
-])  # fmt: skip
+SEPARATORS = frozenset(
+    [
+        "about",
+        "above",
+        "across",
+        "after",
+        "against",
+        "along",
+        "among",
+        "and",
+        "around",
+        "as",
+        "at",
+        "before",
+        "behind",
+        "below",
+        "beneath",
+        "beside",
+        "between",
+        "but",
+        "by",
+        "down",
+        "during",
+        "for",
+        "from",
+        "in",
+        "inside",
+        "into",
+        "is",
+        "are",
+        "near",
+        "next",
+        "of",
+        "off",
+        "on",
+        "onto",
+        "or",
+        "out",
+        "outside",
+        "over",
+        "past",
+        "through",
+        "to",
+        "toward",
+        "towards",
+        "under",
+        "up",
+        "upon",
+        "while",
+        "with",
+        "within",
+        "without",
+        "that",
+        "which",
+        "who",
+    ]
+)
 """Words between two phrases."""
 ARTICLES = frozenset(["a", "an", "the", "some", "its", "his", "her", "their", "this", "these"])
 """Words that a phrase does not start with."""
@@ -26,8 +76,8 @@ class Phrase(NamedTuple):
 
 
 def split_phrases(query: str) -> list[Phrase]:
-    """Return at most ``MAX_PHRASES`` phrases: words between prepositions, conjunctions and punctuation, without
-    articles.
+    """Return at most ``MAX_PHRASES`` phrases: words between prepositions, conjunctions and
+    punctuation, without articles.
     """
     groups: list[list[re.Match[str]]] = [[]]
     end = 0

@@ -1,4 +1,5 @@
-"""Pointers of exported models: a pointing head of a backbone or a contrastive model, or else the localizer."""
+"""Pointers of exported models: a pointing head of a backbone or a contrastive model, or else the
+localizer."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,7 +49,8 @@ class ContrastivePointer(ImageHead):
         ]
 
     def vectors(self, phrases: Sequence[str]) -> NDArray[np.float32]:
-        """Return the unit vectors (P, d) of P phrases: each the sum of the phrase's and of its prompt's."""
+        """Return the unit vectors (P, d) of P phrases: each the sum of the phrase's and of its
+        prompt's."""
         texts = [text for phrase in phrases for text in (phrase, PROMPT.format(phrase))]
         (vectors,) = run_graph(self.text_graph, self.reader.batch(texts)[:1])
         return unit(unit(vectors).reshape(len(phrases), 2, -1).sum(axis=1))
@@ -62,11 +64,13 @@ class Pointer(Protocol):
         """Function that decodes an image file for ``locate``; another process can call it."""
 
     def locate(self, image: Any, phrases: Sequence[str], side: int) -> list[Place]:
-        """Return where each phrase is in an ``ImageFile`` or a decoded one, with heatmaps (side, side)."""
+        """Return where each phrase is in an ``ImageFile`` or a decoded one, with heatmaps (side,
+        side)."""
 
 
 class LocalizerPointer:
-    """The localizer of a model: it cannot tell whether a phrase is in an image, unless no region supports it."""
+    """The localizer of a model: it cannot tell whether a phrase is in an image, unless no region
+    supports it."""
 
     def __init__(self, localizer: HeatmapModel, embedder: Embedder) -> None:
         self.localizer, self.embedder = localizer, embedder

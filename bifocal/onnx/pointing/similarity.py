@@ -28,11 +28,12 @@ class Similarity(Protocol):
 
 
 class SentenceSimilarity:
-    """Cosines of vectors of a sentence encoder: phrase and prompt, with the synonyms and the definition of a class.
+    """Cosines of vectors of a sentence encoder: phrase and prompt, with the synonyms and the
+    definition of a class.
 
-    The similarity is the mean of four: of the phrase and of "a photo of a {phrase}", each with the nearest synonym of
-    the class and with its definition. Phrases are encoded one by one: the graph rounds activations by the range of a
-    batch, and other phrases would change the vector.
+    The similarity is the mean of four: of the phrase and of "a photo of a {phrase}", each with the
+    nearest synonym of the class and with its definition. Phrases are encoded one by one: the graph
+    rounds activations by the range of a batch, and other phrases would change the vector.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -52,7 +53,8 @@ class SentenceSimilarity:
         vectors = unit(
             run_graph(self.graph, self.tokenizer.batch([phrase, PROMPT.format(phrase)]))[0]
         )
-        # Without BLAS: it divides a product of this size among threads, and waits 15 ms for them on busy cores.
+        # Without BLAS: it divides a product of this size among threads, and waits 15 ms for them on
+        # busy cores.
         nearest = np.maximum.reduceat(
             np.einsum("sd,vd->vs", self.synonyms, vectors), self.starts, axis=1
         )
@@ -63,10 +65,11 @@ class SentenceSimilarity:
 
 
 class WordSimilarity:
-    """Share of a phrase's stems that a class has, weighted by their inverse frequency: no sentence encoder.
+    """Share of a phrase's stems that a class has, weighted by their inverse frequency: no sentence
+    encoder.
 
-    The similarity is the mean of two: of the best synonym, where further words of the synonym count against it, and of
-    the definition.
+    The similarity is the mean of two: of the best synonym, where further words of the synonym count
+    against it, and of the definition.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -116,7 +119,8 @@ def unit(vectors: Array) -> NDArray[np.float32]:
 
 
 def open_similarity(directory: Path) -> Similarity:
-    """Return the similarity of an exported head: by its sentence encoder, or by words if it has none."""
+    """Return the similarity of an exported head: by its sentence encoder, or by words if it has
+    none."""
     if (directory / SENTENCES).is_file():
         return SentenceSimilarity(directory)
     return WordSimilarity(directory)

@@ -1,1 +1,2 @@
-"""Sentences as the arrays of an exported text encoder, without torch: tokens, vocabularies, vectors of words."""
+"""Sentences as the arrays of an exported text encoder, without torch: tokens, vocabularies, vectors
+of words."""

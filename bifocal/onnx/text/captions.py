@@ -1,4 +1,5 @@
-"""Captions as arrays: words, ids of a vocabulary, padded batches, and the base of the vectorizers without torch."""
+"""Captions as arrays: words, ids of a vocabulary, padded batches, and the base of the vectorizers
+without torch."""
 
 import json
 import re
@@ -44,9 +45,10 @@ class TextFormat:
     """Format of the captions of a text.
 
     Attributes:
-        name: "tokens", "subwords" (ids for an encoder that contains a transformer), "vectors", "contextual" or
-            "sparse".
-        dim: K, input dimension of the text encoder; of "subwords", the dimension of the transformer's states.
+        name: "tokens", "subwords" (ids for an encoder that contains a transformer), "vectors",
+            "contextual" or "sparse".
+        dim: K, input dimension of the text encoder; of "subwords", the dimension of the
+            transformer's states.
         layers: L of contextual vectors; 1 for other formats.
     """
 
@@ -69,7 +71,8 @@ class EncodedCaptions:
 
 
 class NumpyVectorizer(ABC):
-    """A vectorizer that needs neither torch nor SciPy once it is fitted, so that exported models contain it."""
+    """A vectorizer that needs neither torch nor SciPy once it is fitted, so that exported models
+    contain it."""
 
     @property
     @abstractmethod
@@ -93,7 +96,8 @@ class NumpyVectorizer(ABC):
 def pad_captions(
     text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None = None
 ) -> tuple[Array, Array]:
-    """Return the values of B captions, padded to the longest caption, and their lengths (B,); see ``TextBatch``."""
+    """Return the values of B captions, padded to the longest caption, and their lengths (B,); see
+    ``TextBatch``."""
     if text_format.name in ("tokens", "subwords"):
         return pad_ids(values)
     if text_format.name == "contextual":
@@ -134,8 +138,8 @@ def ignored_arguments(
 def tokenize(text: str, lower: bool = True) -> list[str]:
     """Return the words in ``text`` in order: runs of letters, marks and digits in any script.
 
-    Unicode compatibility forms are unified (NFKC). Apostrophes and hyphens inside a word are kept, all other signs are
-    removed. Scripts without spaces between words give one token per run.
+    Unicode compatibility forms are unified (NFKC). Apostrophes and hyphens inside a word are kept,
+    all other signs are removed. Scripts without spaces between words give one token per run.
 
     Args:
         lower: convert to lower case.
@@ -158,7 +162,8 @@ class Vocabulary:
 
     Args:
         words: words without the two special ones, each once.
-        buckets: number of ids for unknown words; a hash of the word chooses one. With 0, unknown words are ``<unk>``.
+        buckets: number of ids for unknown words; a hash of the word chooses one. With 0, unknown
+            words are ``<unk>``.
 
     Raises:
         ValueError: a word is repeated.
@@ -179,7 +184,8 @@ class Vocabulary:
                 word for index, word in enumerate(self.words) if self._ids[word] != index
             )
             raise ValueError(
-                f"word {repeated!r} is repeated; {PADDING} and {UNKNOWN} are added by the vocabulary"
+                f"word {repeated!r} is repeated; {PADDING} and {UNKNOWN} are added by the "
+                "vocabulary"
             )
 
     def __len__(self) -> int:
@@ -195,7 +201,8 @@ class Vocabulary:
         ]
 
     def encode_captions(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the token ids of each caption, at most ``MAX_TOKENS``; an empty caption is one ``<unk>``."""
+        """Return the token ids of each caption, at most ``MAX_TOKENS``; an empty caption is one
+        ``<unk>``."""
         counts = {"tokens": 0, "unknown_tokens": 0, "empty_captions": 0, "truncated_captions": 0}
         values = []
         for caption in captions:
@@ -209,7 +216,8 @@ class Vocabulary:
         return EncodedCaptions(values, counts=counts)
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
-        """Return the token ids (B, T) int64 of B sentences, padded with 0, and their lengths (B,)."""
+        """Return the token ids (B, T) int64 of B sentences, padded with 0, and their lengths
+        (B,)."""
         return pad_ids(self.encode_captions(sentences).values)
 
     def known(self, tokens: Sequence[str]) -> dict[str, bool]:
@@ -238,7 +246,8 @@ class Vocabulary:
 
 
 def spell(token: str | int, length: int) -> list[int]:
-    """Return the symbols of a word, or of a sentence boundary, truncated and padded to ``length``."""
+    """Return the symbols of a word, or of a sentence boundary, truncated and padded to
+    ``length``."""
     letters = [token] if isinstance(token, int) else list(token.encode()[: length - 2])
     symbols = [BEGIN_WORD, *letters, END_WORD]
     return symbols + [PADDING_SYMBOL] * (length - len(symbols))
@@ -247,7 +256,8 @@ def spell(token: str | int, length: int) -> list[int]:
 def spell_sentences(
     sentences: Sequence[Sequence[str]], length: int
 ) -> tuple[NDArray[np.int64], ...]:
-    """Return symbols (N, length) of different words, their rows as words (T, B), and lengths (B,), with boundaries."""
+    """Return symbols (N, length) of different words, their rows as words (T, B), and lengths (B,),
+    with boundaries."""
     marked: list[list[str | int]] = [
         [BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences
     ]

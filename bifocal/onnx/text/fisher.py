@@ -25,13 +25,14 @@ BLOCK = 512
 class FisherVectors(WordVectorizer):
     """Fisher vectors of word vectors under a mixture, with power and l2 normalization, then PCA.
 
-    Wang, Li, Lazebnik, CVPR 2016, section 3.1, after Klein et al., CVPR 2015: independent components of 300-d word
-    vectors, 30 centers, first and second order, 18,000 dimensions, PCA to 6,000. A caption without known words is the
-    projection of the zero vector.
+    Wang, Li, Lazebnik, CVPR 2016, section 3.1, after Klein et al., CVPR 2015: independent
+    components of 300-d word vectors, 30 centers, first and second order, 18,000 dimensions, PCA to
+    6,000. A caption without known words is the projection of the zero vector.
 
     Args:
         dim: dimension of the trained word vectors.
-        mixture: "hglmm", each dimension of a center is Gaussian or Laplacian; or "gmm", all are Gaussian.
+        mixture: "hglmm", each dimension of a center is Gaussian or Laplacian; or "gmm", all are
+            Gaussian.
         centers: number of centers of the mixture.
         components: k, dimension after PCA; lower if there are fewer training captions.
         pca_captions: maximum number of training captions for PCA, evenly spaced.
@@ -40,7 +41,9 @@ class FisherVectors(WordVectorizer):
 
     Example:
         >>> vectorizer = FisherVectors(dim=4, centers=2, components=3, epochs=1, iterations=2)
-        >>> metrics = vectorizer.fit(["a dog runs", "a cat eats", "the dog eats food", "a bird"], seed=0)
+        >>> metrics = vectorizer.fit(
+        ...     ["a dog runs", "a cat eats", "the dog eats food", "a bird"], seed=0
+        ... )
         >>> vectorizer.transform(["a dog"]).values[0].shape
         (3,)
     """
@@ -181,7 +184,8 @@ def independent_components(words: Array, seed: int) -> tuple[Array, Array]:
         ica.fit(words.astype(np.float64))
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
         log_line(
-            f"FastICA of {len(words)} words did not converge in 200 iterations; its last result is used"
+            f"FastICA of {len(words)} words did not converge in 200 iterations; its last "
+            "result is used"
         )
     return ica.mean_.astype(np.float32), np.ascontiguousarray(ica.components_.T.astype(np.float32))
 
@@ -189,10 +193,11 @@ def independent_components(words: Array, seed: int) -> tuple[Array, Array]:
 def streaming_pca(
     blocks: Callable[[], Iterable[Array]], components: int, seed: int, oversample: int = 10
 ) -> tuple[Array, Array]:
-    """Return the mean (D,) and the leading components (D, k), by a randomized range finder and a Rayleigh-Ritz step.
+    """Return the mean (D,) and the leading components (D, k), by a randomized range finder and a
+    Rayleigh-Ritz step.
 
-    Halko, Martinsson, Tropp, SIAM Review 2011, algorithms 4.3 (one power) and 5.3; the data (n, D) are read three
-    times, block by block. A lower rank gives fewer components.
+    Halko, Martinsson, Tropp, SIAM Review 2011, algorithms 4.3 (one power) and 5.3; the data (n, D)
+    are read three times, block by block. A lower rank gives fewer components.
     """
     total, count = np.zeros(0), 0
     for block in blocks():

@@ -10,7 +10,8 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Mixture:
-    """K centers in D independent dimensions; each dimension of each center is Gaussian or Laplacian."""
+    """K centers in D independent dimensions; each dimension of each center is Gaussian or
+    Laplacian."""
 
     weights: Array  # (K,), with sum 1
     centers: Array  # (K, D), means or medians
@@ -40,7 +41,8 @@ class Mixture:
         return probabilities
 
     def fisher_terms(self, x: Array) -> Array:
-        """Return the contribution of each word to the Fisher vector: (N, D) -> (N, 2 K D), centers, then scales.
+        """Return the contribution of each word to the Fisher vector: (N, D) -> (N, 2 K D), centers,
+        then scales.
 
         The Fisher information is approximated as if the centers did not overlap.
         """
@@ -62,7 +64,8 @@ def fit_mixture(
     iterations: int,
     min_scale: float = 1e-3,
 ) -> tuple[Mixture, list[float]]:
-    """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each mean ln p(x)."""
+    """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each
+    mean ln p(x)."""
     # Exported models, which do not fit, contain none of these.
     from scipy.special import logsumexp
     from sklearn.cluster import KMeans
@@ -105,7 +108,8 @@ def _maximize(
     for k in range(len(totals)):
         medians = _weighted_median(x, mass[:, k], order)
         spread = np.maximum(mass[:, k] @ np.abs(x - medians) / totals[k], lower_bound)
-        # Mean log-likelihood at the maximum: -ln(s sqrt(2 pi e)) for a Gaussian, -ln(2 e s) for a Laplacian.
+        # Mean log-likelihood at the maximum: -ln(s sqrt(2 pi e)) for a Gaussian, -ln(2 e s) for a
+        # Laplacian.
         laplacian = np.log(2 * spread) + 1 < np.log(deviations[k]) + 0.5 * np.log(2 * np.pi) + 0.5
         mixture.gaussian[k] = ~laplacian
         mixture.centers[k] = np.where(laplacian, medians, means[k])

@@ -1,4 +1,5 @@
-"""Published word vectors: word2vec binary and text, GloVe text, fastText .vec, and a .npy matrix with a word list."""
+"""Published word vectors: word2vec binary and text, GloVe text, fastText .vec, and a .npy matrix
+with a word list."""
 
 import mmap
 from collections import Counter
@@ -31,7 +32,8 @@ class WordVectorFile:
 
 
 def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
-    """Read the vectors of ``words`` from word2vec ``.bin``, ``.npy`` with a ``.txt`` of words, or text (GloVe)."""
+    """Read the vectors of ``words`` from word2vec ``.bin``, ``.npy`` with a ``.txt`` of words, or
+    text (GloVe)."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected a file of word vectors")
     requested = {word.encode(): word for word in words}
@@ -47,7 +49,8 @@ def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
             file.dim = len(vector)
             if not np.isfinite(vector).all():
                 raise ValueError(
-                    f"{path}: the vector of {requested[raw]!r} has a value that is not a finite number"
+                    f"{path}: the vector of {requested[raw]!r} has a value that is not a "
+                    "finite number"
                 )
     return file
 
@@ -70,12 +73,14 @@ def _read_text(path: Path, requested: dict[bytes, str]) -> Entries:
             word, *numbers = line.rstrip().rsplit(b" ", dim)
             if len(numbers) != dim or (_is_number(word.rpartition(b" ")[2]) and b" " in word):
                 raise ValueError(
-                    f"{path}, line {read + header}: {len(line.split()) - 1} values, expected {dim} as on line 1"
+                    f"{path}, line {read + header}: {len(line.split()) - 1} values, expected "
+                    f"{dim} as on line 1"
                 )
             yield word, _parse_numbers(path, read + header, numbers) if word in requested else None
     if count is not None and read != count:
         raise ValueError(
-            f"{path} has {read} words, its first line says {count}: it is truncated, download it again"
+            f"{path} has {read} words, its first line says {count}: it is truncated, download "
+            "it again"
         )
 
 
@@ -88,7 +93,8 @@ def _read_binary(path: Path, requested: dict[bytes, str]) -> Entries:
             end = space + 1 + 4 * dim
             if space < 0 or end > len(pages):
                 raise ValueError(
-                    f"{path} ends after {number} of {count} words: it is truncated, download it again"
+                    f"{path} ends after {number} of {count} words: it is truncated, download "
+                    "it again"
                 )
             # The original tool ends every vector with a newline.
             word = pages[start:space].lstrip(b"\n")
@@ -114,7 +120,8 @@ def _read_matrix(path: Path, requested: dict[bytes, str]) -> Entries:
         ) from error
     if matrix.ndim != 2 or len(matrix) != len(words):
         raise ValueError(
-            f"{path} is {matrix.shape}, {word_list.name} has {len(words)} words: expected one row per word"
+            f"{path} is {matrix.shape}, {word_list.name} has {len(words)} words: expected one "
+            "row per word"
         )
     for word, row in zip(words, matrix, strict=True):
         yield word, np.asarray(row, np.float32) if word in requested else None
@@ -154,14 +161,16 @@ def _is_utf8(word: bytes) -> bool:
 
 @dataclass
 class PretrainedWordVectors(WordVectorizer):
-    """Token ids with word vectors of a file: word2vec ``.bin`` or text, GloVe, fastText, ``.npy`` with a list of words.
+    """Token ids with word vectors of a file: word2vec ``.bin`` or text, GloVe, fastText, ``.npy``
+    with a list of words.
 
-    The vocabulary is the set of words that are in both the training captions (in lower case) and the file.
+    The vocabulary is the set of words that are in both the training captions (in lower case) and
+    the file.
 
     Args:
-        unknown: vector of other words: "vector", the file's vector ``<unk>`` or ``UNK``; "mean", the mean of the
-            vectors; "bucket", one of ``buckets`` random vectors with the statistics of the file's vectors, chosen by a
-            hash of the word.
+        unknown: vector of other words: "vector", the file's vector ``<unk>`` or ``UNK``; "mean",
+            the mean of the vectors; "bucket", one of ``buckets`` random vectors with the statistics
+            of the file's vectors, chosen by a hash of the word.
         buckets: number of random vectors for unknown words.
         min_count: minimum number of occurrences of a word in the training captions.
         path: file of word vectors; required.
@@ -200,7 +209,8 @@ class PretrainedWordVectors(WordVectorizer):
         words = [word for word in frequent if word in file.vectors]
         if not words:
             raise ValueError(
-                f"{self.path} has none of the {len(frequent)} words of the captions: check the language of the file"
+                f"{self.path} has none of the {len(frequent)} words of the captions: check the "
+                "language of the file"
             )
         vectors = np.stack([file.vectors[word] for word in words])
         rows = [
@@ -235,7 +245,8 @@ class PretrainedWordVectors(WordVectorizer):
 
 
 def frequent_words(captions: Sequence[str], min_count: int) -> list[str]:
-    """Return words that occur at least ``min_count`` times, most frequent first, ties in alphabetical order."""
+    """Return words that occur at least ``min_count`` times, most frequent first, ties in
+    alphabetical order."""
     counts = Counter(token for caption in captions for token in tokenize(caption))
     return sorted(
         (word for word, count in counts.items() if count >= min_count),

@@ -30,16 +30,19 @@ MODULES = {
     "StaticVectors": "bifocal.onnx.text.static_vectors",
     "TFIDF": "bifocal.onnx.text.tfidf",
 }
-"""Modules of vectorizers in this package, imported when they are needed: most servers need no stemmer."""
+"""Modules of vectorizers in this package, imported when they are needed: most servers need no
+stemmer."""
 SUBWORDS = ("SentenceVectors", "Subwords", "TransformerTokens")
-"""Vectorizers whose network is in the graph of the text encoder, which reads the ids of subwords."""
+"""Vectorizers whose network is in the graph of the text encoder, which reads the ids of
+subwords."""
 
 
 class Reader(Protocol):
     """Inputs of a text encoder from sentences."""
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, ...]:
-        """Return values (B, ...) of B sentences, and their lengths (B,) unless the graph needs none."""
+        """Return values (B, ...) of B sentences, and their lengths (B,) unless the graph needs
+        none."""
 
 
 class SentenceReader:
@@ -62,7 +65,8 @@ class SentenceReader:
         return [array for reader in self.readers for array in reader.batch(sentences)]
 
     def known(self, sentence: str) -> dict[str, bool] | None:
-        """Return whether a vectorizer knows each word of a sentence; None if one reads subwords, and so knows all."""
+        """Return whether a vectorizer knows each word of a sentence; None if one reads subwords,
+        and so knows all."""
         tokens, known = tokenize(sentence), dict[str, bool]()
         for reader in self.readers:
             if not isinstance(reader, NumpyVectorizer | Vocabulary):
@@ -88,7 +92,8 @@ class SentenceReader:
 
 
 def open_readers(folder: Path) -> list[Reader]:
-    """Return the reader of a vectorizer's folder, or one for each vectorizer of a ``Concatenated``."""
+    """Return the reader of a vectorizer's folder, or one for each vectorizer of a
+    ``Concatenated``."""
     config = read_json(folder / "config.json")
     name = config["name"]
     if name == "Concatenated":
@@ -122,7 +127,8 @@ class _ElmoLayers:
         ]
         symbols, words, lengths = spell_sentences(tokens, self.elmo.get_inputs()[0].shape[1])
         (values,) = run_graph(self.elmo, (symbols, words, lengths))
-        # Round to float16 as the text store does, or the embeddings would differ from the evaluated ones.
+        # Round to float16 as the text store does, or the embeddings would differ from the evaluated
+        # ones.
         return values.astype(np.float16).astype(np.float32), lengths - 2
 
 

@@ -32,14 +32,18 @@ VECTORS = "static.safetensors"
 
 @dataclass
 class StaticVectors(NumpyVectorizer):
-    """Mean of static vectors of subwords or words, l2-normalized; zero for a caption without known tokens.
+    """Mean of static vectors of subwords or words, l2-normalized; zero for a caption without known
+    tokens.
 
-    Tulkens and van Dongen, "Model2Vec: fast state-of-the-art static embeddings", 2024. ``path`` decides the source:
+    Tulkens and van Dongen, "Model2Vec: fast state-of-the-art static embeddings", 2024. ``path``
+    decides the source:
 
-    - a folder of model2vec (``tokenizer.json``, ``model.safetensors`` with the tensor ``embeddings``);
-    - a folder of a transformer, which is distilled: the last state of each single token between the special tokens,
-      their mean, principal components, and a weight for each token by Zipf's law;
-    - a file of word vectors, such as GloVe, for the words that are in it and in the training captions.
+    - a folder of model2vec (``tokenizer.json``, ``model.safetensors`` with the tensor
+      ``embeddings``);
+    - a folder of a transformer, which is distilled: the last state of each single token between the
+      special tokens, their mean, principal components, and a weight for each token by Zipf's law;
+    - a file of word vectors, such as GloVe, for the words that are in it and in the training
+      captions.
 
     Args:
         dim: K, principal components of a distilled transformer.
@@ -67,7 +71,10 @@ class StaticVectors(NumpyVectorizer):
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
         path = arguments.get("path")
         if path is None:
-            yield "path is missing: set it to a folder of model2vec or of a transformer, or to a file of word vectors"
+            yield (
+                "path is missing: set it to a folder of model2vec or of a transformer, or to a "
+                "file of word vectors"
+            )
         elif Path(path).is_file() or _static_file(Path(path)) is not None:
             yield from ignored_arguments(
                 arguments, ["dim"], "unless path is a transformer to distill"
@@ -83,7 +90,8 @@ class StaticVectors(NumpyVectorizer):
         """Read or distill the vectors, and weigh them by the captions if ``weights`` is "idf"."""
         if self.path is None:
             raise ValueError(
-                "StaticVectors needs path: a folder of model2vec or of a transformer, or word vectors"
+                "StaticVectors needs path: a folder of model2vec or of a transformer, or word "
+                "vectors"
             )
         path = Path(self.path)
         file = _static_file(path)
@@ -102,7 +110,8 @@ class StaticVectors(NumpyVectorizer):
         return {"words": len(self.vectors)}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the mean vector of each caption, divided by its norm; zero without known tokens."""
+        """Return the mean vector of each caption, divided by its norm; zero without known
+        tokens."""
         rows, counts = self._known_ids(captions)
         sums = np.zeros((len(rows), self.vectors.shape[1]), dtype=np.float32)
         for number, ids in enumerate(rows):
@@ -162,7 +171,8 @@ def read_static(file: Path) -> NDArray[np.float32]:
 
 
 def distill(path: Path, dim: int) -> tuple[SubwordTokenizer, NDArray[np.float32]]:
-    """Return all tokens of a transformer and static vectors, by at most ``dim`` principal components."""
+    """Return all tokens of a transformer and static vectors, by at most ``dim`` principal
+    components."""
     # By its name: only this fit needs torch and the rest of the library.
     transformer = import_module("bifocal.text.transformer.network")
     folder = transformer.TransformerFolder.read(path)
@@ -175,7 +185,8 @@ def distill(path: Path, dim: int) -> tuple[SubwordTokenizer, NDArray[np.float32]
 
 
 def zipf_weights(count: int) -> NDArray[np.float64]:
-    """Return weights a / (a + p) of tokens whose ids ascend with their rank; p is proportional to 1 / (rank + 1)."""
+    """Return weights a / (a + p) of tokens whose ids ascend with their rank; p is proportional to 1
+    / (rank + 1)."""
     probability = 1 / np.arange(2, count + 2)
     weights: NDArray[np.float64] = SIF / (SIF + probability / probability.sum())
     return weights

@@ -34,31 +34,37 @@ SUFFIXES = (
     ("men", "man"),
     ("ies", "y"),
 )
-"""Noun suffixes and their replacements, from WordNet's ``morphy``; NLTK's lemmatizer uses them by default."""
+"""Noun suffixes and their replacements, from WordNet's ``morphy``; NLTK's lemmatizer uses them by
+default."""
 FILES = ("index.noun", "noun.exc")
 
 
 @dataclass
 class TFIDF(NumpyVectorizer):
-    """Sparse bags of words: tf x (ln((1 + n) / (1 + df)) + 1) with n training captions, l2-normalized.
+    """Sparse bags of words: tf x (ln((1 + n) / (1 + df)) + 1) with n training captions,
+    l2-normalized.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4 (Snowball stems); Wang, Li,
-    Lazebnik, CVPR 2016, section 3.1 (WordNet lemmas, no stop words). A caption without known terms is the zero vector.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4 (Snowball
+    stems); Wang, Li, Lazebnik, CVPR 2016, section 3.1 (WordNet lemmas, no stop words). A caption
+    without known terms is the zero vector.
 
-    With ``documents="images"``, all captions of an image are one bag of words, as Gordo and Larlus have it: n and df
-    count images, ``fit`` takes the joined captions of each image, and the vectors of captions are not normalized, so
-    that their sum over an image, l2-normalized, is the tf-idf of its bag.
+    With ``documents="images"``, all captions of an image are one bag of words, as Gordo and Larlus
+    have it: n and df count images, ``fit`` takes the joined captions of each image, and the vectors
+    of captions are not normalized, so that their sum over an image, l2-normalized, is the tf-idf of
+    its bag.
 
     Args:
         documents: "captions" or "images": what n and df count.
         form: "stem", by Snowball's stemmer of the language, or "lemma", by WordNet.
         fallback: if WordNet is missing: "error", or "stem" to stem instead.
-        stop_words: remove stop words: scikit-learn's 318 in English, the package stop-words in other
-            languages, which has no list for some.
+        stop_words: remove stop words: scikit-learn's 318 in English, the package stop-words in
+            other languages, which has no list for some.
         min_count: minimum number of documents that contain a term.
-        max_terms: size of the dictionary: the terms that most documents contain; None for all (Wang, Li, Lazebnik, CVPR
+        max_terms: size of the dictionary: the terms that most documents contain; None for all
+            (Wang, Li, Lazebnik, CVPR
             2016: 3,000 for Flickr30k and 5,600 for COCO).
-        language: of the captions, by its English name in lower case, such as "german"; one that Snowball stems.
+        language: of the captions, by its English name in lower case, such as "german"; one that
+            Snowball stems.
         path: folder of WordNet's ``index.noun`` and ``noun.exc``, for lemmas.
 
     Example:
@@ -99,7 +105,9 @@ class TFIDF(NumpyVectorizer):
         elif arguments.get("stop_words", True) and not find_stop_words(language):
             yield f"there is no list of stop words in {language}: set stop_words to false"
         if language != "english" and arguments.get("form") == "lemma":
-            yield f"WordNet has only English lemmas, and language is {language!r}: set form to 'stem'"
+            yield (
+                f"WordNet has only English lemmas, and language is {language!r}: set form to 'stem'"
+            )
         if arguments.get("form", "stem") == "stem":
             options = {name: value for name, value in arguments.items() if value is not None}
             yield from ignored_arguments(
@@ -108,7 +116,10 @@ class TFIDF(NumpyVectorizer):
         elif arguments.get("path") is not None:
             yield from ignored_arguments(arguments, ["fallback"], "with path")
         elif arguments.get("fallback", "error") == "error":
-            yield "form 'lemma' needs path, the folder of WordNet's index.noun and noun.exc, or fallback 'stem'"
+            yield (
+                "form 'lemma' needs path, the folder of WordNet's index.noun and noun.exc, or "
+                "fallback 'stem'"
+            )
 
     @property
     def format(self) -> TextFormat:
@@ -134,7 +145,8 @@ class TFIDF(NumpyVectorizer):
         kept = sorted(sorted(frequent, key=lambda term: (-frequency[term], term))[: self.max_terms])
         if not kept:
             raise ValueError(
-                f"no term occurs in {self.min_count} of {len(captions)} {self.documents}: decrease min_count"
+                f"no term occurs in {self.min_count} of {len(captions)} {self.documents}: "
+                "decrease min_count"
             )
         counts = np.array([frequency[term] for term in kept])
         self.terms = {term: row for row, term in enumerate(kept)}
@@ -220,8 +232,9 @@ class TFIDF(NumpyVectorizer):
         if self.fallback == "stem":
             return None
         raise FileNotFoundError(
-            "lemmas need WordNet's index.noun and noun.exc (WNdb-3.0.tar.gz of wordnet.princeton.edu, or NLTK's "
-            "corpora/wordnet): set path to their folder, or fallback to 'stem'"
+            "lemmas need WordNet's index.noun and noun.exc (WNdb-3.0.tar.gz of "
+            "wordnet.princeton.edu, or NLTK's corpora/wordnet): set path to their folder, or "
+            "fallback to 'stem'"
         )
 
 
@@ -259,8 +272,8 @@ class WordNet:
         for name in FILES:
             if not (folder / name).is_file():
                 raise FileNotFoundError(
-                    f"{folder / name}: no such file; expected WordNet's {' and '.join(FILES)}: unpack WNdb-3.0.tar.gz "
-                    "(wordnet.princeton.edu) or NLTK's corpora/wordnet"
+                    f"{folder / name}: no such file; expected WordNet's {' and '.join(FILES)}: "
+                    "unpack WNdb-3.0.tar.gz (wordnet.princeton.edu) or NLTK's corpora/wordnet"
                 )
         lines = (folder / FILES[0]).read_text(encoding="utf-8").splitlines()
         nouns = frozenset(line.partition(" ")[0] for line in lines if not line.startswith(" "))
@@ -270,7 +283,8 @@ class WordNet:
         return cls(nouns, {fields[0]: tuple(fields[1:]) for fields in irregular if fields})
 
     def lemma(self, word: str) -> str:
-        """Return the shortest noun of which ``word`` can be a form, or the word itself if there is none."""
+        """Return the shortest noun of which ``word`` can be a form, or the word itself if there is
+        none."""
         if word in self.exceptions:
             candidates = [word, *self.exceptions[word]]
         else:

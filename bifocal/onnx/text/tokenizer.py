@@ -16,7 +16,8 @@ TOKENIZER = "tokenizer.json"
 
 
 class SubwordTokenizer:
-    """Ids of subwords with special tokens, truncated, not padded; ``unknown`` is the id of unknown tokens or 0."""
+    """Ids of subwords with special tokens, truncated, not padded; ``unknown`` is the id of unknown
+    tokens or 0."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self.tokenizer = tokenizer
@@ -25,7 +26,8 @@ class SubwordTokenizer:
 
     @classmethod
     def read(cls, file: Path, max_tokens: int | None = None) -> "SubwordTokenizer":
-        """Read a ``tokenizer.json``; ``max_tokens`` includes special tokens, None keeps the truncation of the file."""
+        """Read a ``tokenizer.json``; ``max_tokens`` includes special tokens, None keeps the
+        truncation of the file."""
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
@@ -46,7 +48,8 @@ class SubwordTokenizer:
         return int(self.tokenizer.get_vocab_size())
 
     def encode(self, sentences: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
-        """Return the ids of each sentence, at least one, and counts as ``EncodedCaptions`` has them."""
+        """Return the ids of each sentence, at least one, and counts as ``EncodedCaptions`` has
+        them."""
         encodings: list[Encoding] = self.tokenizer.encode_batch(list(sentences))
         ids = [np.array(encoding.ids or [self.unknown], dtype=np.int32) for encoding in encodings]
         words = [np.array(encoding.special_tokens_mask) == 0 for encoding in encodings]

@@ -1,4 +1,5 @@
-"""Word vectors trained on captions: token ids with them, and the mean of a caption's word vectors."""
+"""Word vectors trained on captions: token ids with them, and the mean of a caption's word
+vectors."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,16 +19,17 @@ SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
 class Word2Vec(WordVectorizer):
     """Token ids, with word vectors trained on the training captions.
 
-    Mikolov et al., "Distributed representations of words and phrases", 2013. Words outside the vocabulary are
-    ``<unk>``, whose vector is the mean of all vectors. Training uses one thread: the same seed gives the same bytes.
+    Mikolov et al., "Distributed representations of words and phrases", 2013. Words outside the
+    vocabulary are ``<unk>``, whose vector is the mean of all vectors. Training uses one thread: the
+    same seed gives the same bytes.
 
     Args:
         dim: K, dimension of a word vector (620 in thesis 3.2.1).
         window: number of words on each side that are predicted.
         min_count: minimum number of occurrences of a word in the vocabulary.
         epochs: passes over the captions.
-        subsample: words with a relative frequency above this threshold are randomly skipped; 0 skips none (for a small
-            vocabulary).
+        subsample: words with a relative frequency above this threshold are randomly skipped; 0
+            skips none (for a small vocabulary).
         algorithm: skip-gram or CBOW.
         path: UTF-8 text file with one sentence per line, used for training instead of the captions.
 
@@ -97,10 +99,12 @@ def read_lines(path: Path) -> list[str]:
 
 @dataclass
 class MeanWordVectors(WordVectorizer):
-    """Mean of the word vectors of a caption, without unknown words; zero for a caption without known words.
+    """Mean of the word vectors of a caption, without unknown words; zero for a caption without
+    known words.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1. The word
-    vectors are trained on the training captions by skip-gram, or read from a file.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016,
+    section 3.1. The word vectors are trained on the training captions by skip-gram, or read from a
+    file.
 
     Args:
         dim: K, dimension of the trained word vectors.
@@ -161,7 +165,8 @@ def fit_word_vectors(
     subsample: float,
     path: Path | str | None,
 ) -> tuple[WordVectors, dict[str, float]]:
-    """Return word vectors and metrics: from the file ``path``, or trained by skip-gram if it is None."""
+    """Return word vectors and metrics: from the file ``path``, or trained by skip-gram if it is
+    None."""
     vectorizer: PretrainedWordVectors | Word2Vec
     if path is not None:
         vectorizer = PretrainedWordVectors(min_count=min_count, path=path)

@@ -41,7 +41,8 @@ class WordVectors:
         vectors = load_file(directory / VECTORS)["vectors"]
         if len(vectors) != len(vocabulary):
             raise ValueError(
-                f"{directory} has {len(vectors)} word vectors for {len(vocabulary)} words: write the text again"
+                f"{directory} has {len(vectors)} word vectors for {len(vocabulary)} words: "
+                "write the text again"
             )
         return cls(vocabulary, vectors)
 

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 
 class RankingBackbone(nn.Module, ABC):
-    """A network below a ranking head: ``forward(inputs, mask) -> (features (B, R, D), mask (B, R))``, D = ``dim``."""
+    """A network below a ranking head: ``forward(inputs, mask) -> (features (B, R, D), mask (B,
+    R))``, D = ``dim``."""
 
     reads_pixels: bool = True
     """Whether the inputs are pixels (B, 3, H, W) in [0, 255], and not stored features."""
@@ -24,16 +25,19 @@ class RankingBackbone(nn.Module, ABC):
 
     @abstractmethod
     def keeps_square(self, size: int) -> bool:
-        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""
+        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged
+        to the network."""
 
     @property
     def stretched_side(self) -> int | None:
-        """Side of the square, pixels, that evaluation stretches original images to; None if it keeps their shape."""
+        """Side of the square, pixels, that evaluation stretches original images to; None if it
+        keeps their shape."""
         return None
 
     @abstractmethod
     def embed_pixels(self, pixels: Tensor) -> Tensor:
-        """Return the features (B, R, D) of images of one size (B, 3, H, W), resized as in evaluation."""
+        """Return the features (B, R, D) of images of one size (B, 3, H, W), resized as in
+        evaluation."""
 
     @abstractmethod
     def load_pretrained(self, directory: Path) -> None:

@@ -19,22 +19,26 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 class CellBackbone(RankingBackbone):
     """The cells of the last map of a timm backbone, over pixels.
 
-    Thesis 5.5.1 has a ResNet-34, whose cells ``MLPHead`` averages, and 5.5.2 a ResNet-101, whose cells ``WildcatHead``
-    classifies. In evaluation an image is resized to a square, which changes its aspect ratio.
+    Thesis 5.5.1 has a ResNet-34, whose cells ``MLPHead`` averages, and 5.5.2 a ResNet-101, whose
+    cells ``WildcatHead`` classifies. In evaluation an image is resized to a square, which changes
+    its aspect ratio.
 
     Args:
         input_dim: 3, for pixels.
         backbone: name of a timm model.
         image_size: pixels, side of the square.
-        min_crop_area: smallest share of the image in a random crop of the training, which has an aspect ratio from 3/4
-            to 4/3 and is resized to ``image_size``; None trains on whole images.
+        min_crop_area: smallest share of the image in a random crop of the training, which has an
+            aspect ratio from 3/4 to 4/3 and is resized to ``image_size``; None trains on whole
+            images.
         flip: mirror the images of the training at random, each with probability 1/2.
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Example:
         >>> small = {"channels": [4, 4, 4, 8], "stem_width": 4}
         >>> backbone = CellBackbone(backbone="resnet10t", image_size=64, model_arguments=small)
-        >>> features, mask = backbone(torch.rand(2, 3, 48, 64), torch.ones(2, 48, 64, dtype=torch.bool))
+        >>> features, mask = backbone(
+        ...     torch.rand(2, 3, 48, 64), torch.ones(2, 48, 64, dtype=torch.bool)
+        ... )
         >>> features.shape, mask.shape
         (torch.Size([2, 4, 8]), torch.Size([2, 4]))
     """
@@ -50,8 +54,9 @@ class CellBackbone(RankingBackbone):
     ) -> None:
         if input_dim != 3:
             raise ValueError(
-                f"CellBackbone: {backbone} reads pixels, of 3 channels, and the features have {input_dim}: extract "
-                "features with Pixels, or set backbone to null to train only the head on stored features"
+                f"CellBackbone: {backbone} reads pixels, of 3 channels, and the features have "
+                f"{input_dim}: extract features with Pixels, or set backbone to null to train "
+                "only the head on stored features"
             )
         if min_crop_area is not None and not 0 < min_crop_area <= 1:
             raise ValueError(
@@ -70,7 +75,8 @@ class CellBackbone(RankingBackbone):
         if self.training and self.flip:
             mirrored = (torch.rand(len(images)) < 0.5).to(images.device)
             images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(3), images)
-        # Training keeps the activations of the whole batch in any case; evaluation bounds its memory.
+        # Training keeps the activations of the whole batch in any case; evaluation bounds its
+        # memory.
         chunks = [images] if self.training else images.split(EVAL_BATCH_SIZE)
         features = torch.cat([self.embed_pixels(chunk) for chunk in chunks])
         return features, features.new_ones(features.shape[:2], dtype=torch.bool)

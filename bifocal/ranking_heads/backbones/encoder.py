@@ -17,11 +17,12 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 class EncoderBackbone(RankingBackbone):
     """The image encoder of an embedding; the one region of an image is its embedding.
 
-    Thesis 5.5.1 predicts memorability from the visual path of BEAN, table 5.2. ``load_embedding`` starts from the
-    weights of a trained embedding.
+    Thesis 5.5.1 predicts memorability from the visual path of BEAN, table 5.2. ``load_embedding``
+    starts from the weights of a trained embedding.
 
     Args:
-        encoder: an image encoder with one vector per image; its argument ``dim`` is the embedding's.
+        encoder: an image encoder with one vector per image; its argument ``dim`` is the
+            embedding's.
 
     Example:
         >>> import torch
@@ -37,7 +38,8 @@ class EncoderBackbone(RankingBackbone):
     def __init__(self, encoder: ImageEncoder) -> None:
         if not encoder.single_vector:
             raise ValueError(
-                f"EncoderBackbone needs one vector per image, a {type(encoder).__name__} gives several"
+                f"EncoderBackbone needs one vector per image, a {type(encoder).__name__} gives "
+                "several"
             )
         super().__init__(encoder.dim)
         self.encoder, self.reads_pixels = encoder, encoder.reads_pixels
@@ -64,7 +66,8 @@ class EncoderBackbone(RankingBackbone):
         self.encoder.load_pretrained(directory)
 
     def load_embedding(self, directory: Path, features: FeatureStore) -> None:
-        """Load the weights of the image encoder of another run's ``embedding``, trained with the same features."""
+        """Load the weights of the image encoder of another run's ``embedding``, trained with the
+        same features."""
         source = load_model(directory)
         check_features(source, features)
         load_into(self.encoder, source.image_encoder.state_dict(), directory)

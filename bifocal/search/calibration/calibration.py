@@ -1,4 +1,5 @@
-"""Calibration of scores: how probably a result is relevant, and whether a collection has anything like a query."""
+"""Calibration of scores: how probably a result is relevant, and whether a collection has anything
+like a query."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -22,15 +23,17 @@ RELEVANT = 0.5
 class Level:
     """Logistic regression on the score and the margin of a result of a sentence, with a threshold.
 
-    Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The score is the cosine
-    plus the item's hubness bias. The margin is the score minus the mean score of the results 2 to 10 of the query.
-    Without held-out captions, the reference takes the place of the margin, see ``Calibration.references``.
+    Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The
+    score is the cosine plus the item's hubness bias. The margin is the score minus the mean score
+    of the results 2 to 10 of the query. Without held-out captions, the reference takes the place of
+    the margin, see ``Calibration.references``.
     """
 
     intercept: float
     score: float
     margin: float
-    threshold: float  # least probability of the first result of a query with a match, see ``allowed_share``
+    # least probability of the first result of a query with a match, see ``allowed_share``
+    threshold: float
     error: float  # expected calibration error, as all rates cross-validated with held-out queries
     false_positive_rate: (
         float  # share of queries without a match whose first result reaches the threshold
@@ -56,7 +59,8 @@ class Level:
         return probabilities
 
     def reached(self, scores: Array, references: Array | None = None) -> NDArray[np.bool_]:
-        """Return for each query (Q,) whether its first result reaches the threshold, from scores (Q, k), best first."""
+        """Return for each query (Q,) whether its first result reaches the threshold, from scores
+        (Q, k), best first."""
         if not scores.shape[1]:
             return np.zeros(len(scores), dtype=bool)
         return self.probabilities(scores, references=references)[:, 0] >= self.threshold
@@ -64,10 +68,12 @@ class Level:
 
 @dataclass(frozen=True)
 class Calibration(Level):
-    """Probability that a result is relevant, and whether the collection has anything like the query.
+    """Probability that a result is relevant, and whether the collection has anything like the
+    query.
 
-    The two differ in the queries without a match that they were fitted on. For the relevance of a result, these are
-    near misses: a caption that is searched without the images that it describes. For the presence, they are absent
+    The two differ in the queries without a match that they were fitted on. For the relevance of a
+    result, these are near misses: a caption that is searched without the images that it describes.
+    For the presence, they are absent
     concepts: a caption that is searched without every image whose captions come near it.
     """
 
@@ -78,18 +84,21 @@ class Calibration(Level):
     """Unit vectors (K, d) of names, where no captions were held out; else None."""
 
     def references(self, queries: Array) -> Array | None:
-        """Return the best cosine (Q,) of each query (Q, d) of unit norm with a name; None without names."""
+        """Return the best cosine (Q,) of each query (Q, d) of unit norm with a name; None without
+        names."""
         return (
             None if self.names is None else (queries @ self.names.astype(np.float32).T).max(axis=1)
         )
 
     @property
     def relevant(self) -> float:
-        """Least probability of a relevant result: more probable than not, and not below the threshold."""
+        """Least probability of a relevant result: more probable than not, and not below the
+        threshold."""
         return max(RELEVANT, self.threshold)
 
     def found(self, scores: Array, references: Array | None = None) -> NDArray[np.bool_]:
-        """Return for each query (Q,) whether the collection has anything like it, from its ten best scores (Q, k)."""
+        """Return for each query (Q,) whether the collection has anything like it, from its ten best
+        scores (Q, k)."""
         return (self.presence or self).reached(scores, references)
 
     def write(self, directory: Path) -> None:
@@ -114,7 +123,8 @@ class Calibration(Level):
 
 
 def reference_scores(scores: Array) -> Array:
-    """Return the mean score (Q,) of the results 2 to 10 from scores (Q, k), best first; a single result is its own."""
+    """Return the mean score (Q,) of the results 2 to 10 from scores (Q, k), best first; a single
+    result is its own."""
     if scores.shape[1] < 2:
         return scores[:, 0] if scores.shape[1] else np.zeros(len(scores))
     mean: Array = scores[:, 1:DEPTH].mean(axis=1)

@@ -14,22 +14,24 @@ SAMPLE = 2000
 SHARE = 0.5
 """Share of the captions that reach the level with another caption of their own item."""
 NEAR = 0.05
-"""Cosine of tf-idf vectors from which a caption comes near a sentence: they share at least one uncommon word."""
+"""Cosine of tf-idf vectors from which a caption comes near a sentence: they share at least one
+uncommon word."""
 CAPTIONS = 5
-"""Captions that tell what an image shows; a similar image takes the place of two that are missing. Chosen by written
-queries on 300 to 3,000 photographs with one caption and with five.
+"""Captions that tell what an image shows; a similar image takes the place of two that are missing.
+Chosen by written queries on 300 to 3,000 photographs with one caption and with five.
 """
 CLUSTER = 5000
-"""Items of a cluster, in which the images most similar to an item are searched: all pairs would be quadratic."""
+"""Items of a cluster, in which the images most similar to an item are searched: all pairs would be
+quadratic."""
 BATCH = 64
 
 
 def relevant_rows(
     items: pa.Table, sentences: Sequence[str], own: Sequence[int]
 ) -> list[NDArray[np.int64]]:
-    """Return the rows of the items that each sentence describes: its own item, and items with a caption at least as
-    similar (cosine of tf-idf vectors) as the median caption is to the closest one of its own item. Tf-idf agrees best
-    with people: Gordo and Larlus, CVPR 2017, table 1.
+    """Return the rows of the items that each sentence describes: its own item, and items with a
+    caption at least as similar (cosine of tf-idf vectors) as the median caption is to the closest
+    one of its own item. Tf-idf agrees best with people: Gordo and Larlus, CVPR 2017, table 1.
     """
     return list(_rows(items, sentences, own, None))
 
@@ -37,11 +39,12 @@ def relevant_rows(
 def near_rows(
     index: SearchIndex, sentences: Sequence[str], own: Sequence[int]
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows of the items that come near each sentence: its own item, and items with a caption whose cosine
-    of tf-idf vectors is at least ``NEAR``. Without them, the sentence names something that the collection lacks.
+    """Yield the rows of the items that come near each sentence: its own item, and items with a
+    caption whose cosine of tf-idf vectors is at least ``NEAR``. Without them, the sentence names
+    something that the collection lacks.
 
-    A single caption leaves out most of what its image shows. So with c < ``CAPTIONS`` captions per item, each of these
-    items adds the (``CAPTIONS`` - c) // 2 items with the most similar images.
+    A single caption leaves out most of what its image shows. So with c < ``CAPTIONS`` captions per
+    item, each of these items adds the (``CAPTIONS`` - c) // 2 items with the most similar images.
     """
     similar = _similar_rows(index)
     for rows in _rows(index.items, sentences, own, NEAR):
@@ -49,7 +52,8 @@ def near_rows(
 
 
 def _similar_rows(index: SearchIndex) -> NDArray[np.int64] | None:
-    """Return the rows (N, n) of each item and of the items most similar to it; None with enough captions, or none."""
+    """Return the rows (N, n) of each item and of the items most similar to it; None with enough
+    captions, or none."""
     if "captions" not in index.items.column_names:
         return None
     captions = index.items["captions"].combine_chunks()
@@ -90,7 +94,8 @@ def _clusters(index: SearchIndex, rows: NDArray[np.int64]) -> list[NDArray[np.in
 def _rows(
     items: pa.Table, sentences: Sequence[str], own: Sequence[int], level: float | None
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows whose captions reach a similarity; None for the median of two captions of one item."""
+    """Yield the rows whose captions reach a similarity; None for the median of two captions of one
+    item."""
     only = [np.array([row], dtype=np.int64) for row in own]
     if "captions" not in items.column_names or not sentences:
         yield from only
@@ -125,7 +130,8 @@ def _tf_idf(texts: Sequence[str]) -> tuple[Any, Any]:
 
 
 def _level(known: Any, row_of: NDArray[np.int64]) -> float:
-    """Return the median similarity of a caption to the most similar other one of its item; infinite without any."""
+    """Return the median similarity of a caption to the most similar other one of its item; infinite
+    without any."""
     sizes = np.bincount(row_of)
     several = np.flatnonzero(sizes[row_of] > 1)
     chosen = np.random.default_rng(0).permutation(several)[:SAMPLE]

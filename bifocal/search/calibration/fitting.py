@@ -1,4 +1,5 @@
-"""Fits a calibration on captions that were held out of the training of a model, or else on names of things."""
+"""Fits a calibration on captions that were held out of the training of a model, or else on names of
+things."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -22,12 +23,15 @@ FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 MIN_PAIRS, FOLDS, BINS = 20, 5, 10
 Limit = tuple[float, float]
-"""Share of queries without a match that may reach a threshold, and the confidence that new queries keep it."""
+"""Share of queries without a match that may reach a threshold, and the confidence that new queries
+keep it."""
 RELEVANCE, PRESENCE = (FALSE_POSITIVES, 0.95), (0.03, 0.5)
 LIKE = 3
-"""Names that an item is like; chosen among 1 to 3 by written queries on 100 to 2,000 photographs."""
+"""Names that an item is like; chosen among 1 to 3 by written queries on 100 to 2,000
+photographs."""
 MIN_ITEMS = 200
-"""Items from which names calibrate a collection: with 100 photographs, a quarter of the right results gets a notice."""
+"""Items from which names calibrate a collection: with 100 photographs, a quarter of the right
+results gets a notice."""
 BATCH = 4096
 
 
@@ -42,17 +46,20 @@ def calibrate(
     relevant_rows: Sequence[Array] | None = None,
     near_rows: Iterable[Array] | None = None,
 ) -> Calibration:
-    """Fit a calibration on held-out pairs: each query is searched in the whole collection, and without the items that
-    it describes (``relevant_rows``, by default its own). A missing item counts as an error.
+    """Fit a calibration on held-out pairs: each query is searched in the whole collection, and
+    without the items that it describes (``relevant_rows``, by default its own). A missing item
+    counts as an error.
 
-    The presence is fitted on searches without ``near_rows``, the items that come near the query; None for no presence.
-    All searches of the whole collection have a match there. Its threshold is not cautious: captions leave out what
-    images show, so some of the searches without a match have one, and a notice on a right result costs more.
+    The presence is fitted on searches without ``near_rows``, the items that come near the query;
+    None for no presence. All searches of the whole collection have a match there. Its threshold is
+    not cautious: captions leave out what images show, so some of the searches without a match have
+    one, and a notice on a right result costs more.
     """
     if len(queries) < MIN_PAIRS or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
         raise TooFewPairs(
-            f"{len(queries)} pairs of {len(set(item_ids))} items and {len(index)} items in the collection: calibration "
-            f"needs {MIN_PAIRS} pairs of {FOLDS} items and {DEPTH + 2} items"
+            f"{len(queries)} pairs of {len(set(item_ids))} items and {len(index)} items in the "
+            f"collection: calibration needs {MIN_PAIRS} pairs of {FOLDS} items and {DEPTH + 2} "
+            "items"
         )
     own = np.array([index.row(item_id) for item_id in item_ids])
     described = list(own[:, None]) if relevant_rows is None else relevant_rows
@@ -60,8 +67,8 @@ def calibrate(
     fitted = fit_level(scores, relevant, own)
     if fitted is None:
         raise TooFewPairs(
-            f"{relevant.sum()} of {len(queries)} held-out captions find an item first that they describe, too few to "
-            "calibrate with"
+            f"{relevant.sum()} of {len(queries)} held-out captions find an item first that "
+            "they describe, too few to calibrate with"
         )
     presence = None
     if near_rows is not None:
@@ -83,8 +90,9 @@ def fit_level(
 ) -> Level | None:
     """Fit a level on searches with and without a match; None if some folds have no relevant result.
 
-    ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the queries' items.
-    With ``references`` (Q,), they take the place of the margin. For ``limit`` see ``allowed_share``.
+    ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the
+    queries' items. With ``references`` (Q,), they take the place of the margin. For ``limit`` see
+    ``allowed_share``.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
@@ -125,8 +133,8 @@ def fit_level(
 
 
 def allowed_share(items: int, limit: Limit) -> float:
-    """Return the largest share of false positives among held-out queries whose upper bound (Clopper and Pearson, 1934)
-    is the share of a limit with its confidence.
+    """Return the largest share of false positives among held-out queries whose upper bound (Clopper
+    and Pearson, 1934) is the share of a limit with its confidence.
     """
     from scipy.stats import binom
 
@@ -136,7 +144,8 @@ def allowed_share(items: int, limit: Limit) -> float:
 
 
 def _threshold(model: "LogisticRegression", variables: Array, allowed: float) -> float:
-    """Return the lowest probability that at most an allowed share of results (n, 2) without a match reaches."""
+    """Return the lowest probability that at most an allowed share of results (n, 2) without a match
+    reaches."""
     probabilities = model.predict_proba(variables)[:, 1]
     return float(np.quantile(probabilities, 1 - allowed, method="higher")) + 1e-9
 
@@ -144,7 +153,8 @@ def _threshold(model: "LogisticRegression", variables: Array, allowed: float) ->
 def first_results(
     index: SearchIndex, queries: Array, relevant_rows: Sequence[Array]
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Return scores (2 Q, 10) of the searches with and without relevant items, and whether the first result is one."""
+    """Return scores (2 Q, 10) of the searches with and without relevant items, and whether the
+    first result is one."""
     units = unit_vectors(queries, index.description.dimension)
     live = ~index.removed
     rows, scores = index.nearest(
@@ -165,7 +175,8 @@ def results_without(
     removed_rows: Iterable[Array],
     best: tuple[Array, Array] | None = None,
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the scores (Q, 10) of searches without some items, and whether enough items are left to fill them."""
+    """Return the scores (Q, 10) of searches without some items, and whether enough items are left
+    to fill them."""
     units = unit_vectors(queries, index.description.dimension)
     scores, enough = np.full((len(units), DEPTH), -1.0), np.zeros(len(units), dtype=bool)
     for number, removed in enumerate(removed_rows):
@@ -181,7 +192,8 @@ def results_without(
 
 
 def calibration_error(probabilities: Array, relevant: Array) -> float:
-    """Return the expected calibration error in ten bins of equal width (Guo et al., ICML 2017, eq. (3))."""
+    """Return the expected calibration error in ten bins of equal width (Guo et al., ICML 2017, eq.
+    (3))."""
     bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     gaps = [abs((probabilities - relevant)[bins == bin_].sum()) for bin_ in range(BINS)]
     return float(sum(gaps) / len(probabilities))
@@ -195,15 +207,17 @@ def read_names() -> list[str]:
 def calibrate_by_names(index: SearchIndex, names: Array, queries: Array) -> Calibration | None:
     """Fit a calibration on names in place of held-out captions; None for too few items or names.
 
-    An item is like the ``LIKE`` names whose queries have the highest scores, after the scores of each name have been
-    standardized over all items. The query of such a name is searched in the whole collection, as a match, and without
-    the items that are like it, as an absent concept. A level is fitted on the best score and the query's reference: its
-    best cosine with a name. Where it is high, the query asks for a thing that the encoder knows, and a match has a
-    higher score than for a whole sentence.
+    An item is like the ``LIKE`` names whose queries have the highest scores, after the scores of
+    each name have been standardized over all items. The query of such a name is searched in the
+    whole collection, as a match, and without the items that are like it, as an absent concept. A
+    level is fitted on the best score and the query's reference: its best cosine with a name. Where
+    it is high, the query asks for a thing that the encoder knows, and a match has a higher score
+    than for a whole sentence.
 
     Args:
         names: vectors (K, d) of the names.
-        queries: vectors (K, d) of their queries, which are longer: a name's own vector is no reference for others.
+        queries: vectors (K, d) of their queries, which are longer: a name's own vector is no
+            reference for others.
     """
     if len(index) < MIN_ITEMS:
         return None

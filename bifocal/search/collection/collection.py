@@ -34,14 +34,16 @@ from bifocal.search.vectors import Vectors
 
 
 class CollectionRegions(NamedTuple):
-    """Vectors (R, d) in the joint space of the regions of one image, and their boxes x0 y0 x1 y1 in its pixels."""
+    """Vectors (R, d) in the joint space of the regions of one image, and their boxes x0 y0 x1 y1 in
+    its pixels."""
 
     vectors: NDArray[np.float16]
     boxes: NDArray[np.float32]
 
 
 class Collection:
-    """A written collection whose vectors stay on disk; vector k of row k is zero for a deleted item."""
+    """A written collection whose vectors stay on disk; vector k of row k is zero for a deleted
+    item."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -97,7 +99,8 @@ class Collection:
         return deleted
 
     def image(self, row: int) -> Path | str | None:
-        """Return the file or the address of an item's image; None if its corpus publishes only features."""
+        """Return the file or the address of an item's image; None if its corpus publishes only
+        features."""
         name, root = self.items.column("image")[row].as_py(), self.description.root
         if name is None:
             return None
@@ -113,7 +116,8 @@ class Collection:
         return captions
 
     def regions(self, row: int) -> CollectionRegions | None:
-        """Return the regions of an item; None if the collection has no regions, or the item is deleted."""
+        """Return the regions of an item; None if the collection has no regions, or the item is
+        deleted."""
         shard = int(self._shard[row])
         if self.description.region_dimension is None or shard < 0:
             return None
@@ -160,20 +164,22 @@ class Collection:
         places = np.cumsum([0, *counts])[np.where(valid, shard, 0)] + row
         if not valid.all() or np.bincount(places).max(initial=0) > 1:
             raise ValueError(
-                f"{self.directory / ITEMS} refers to vectors that the shards do not have, or to one vector twice: "
-                "embed the collection again"
+                f"{self.directory / ITEMS} refers to vectors that the shards do not have, or "
+                "to one vector twice: embed the collection again"
             )
         if (live.sum(), (~live).sum()) != (self.description.items, self.description.deleted):
             raise ValueError(
-                f"{self.directory / ITEMS} has {live.sum()} items and {(~live).sum()} tombstones, but {DESCRIPTION} "
-                f"states {self.description.items} and {self.description.deleted}: embed the collection again"
+                f"{self.directory / ITEMS} has {live.sum()} items and {(~live).sum()} "
+                f"tombstones, but {DESCRIPTION} states {self.description.items} and "
+                f"{self.description.deleted}: embed the collection again"
             )
 
 
 def merge_collections(
     parts: Sequence[Path], target: Path, link: Callable[[Path, Path], None]
 ) -> Description:
-    """Write one collection of all parts, in order; ``link`` makes its second path a file with the first's contents."""
+    """Write one collection of all parts, in order; ``link`` makes its second path a file with the
+    first's contents."""
     opened = [Collection.open(part) for part in parts]
     first = opened[0].description
     tables, shards = [], list[int]()
@@ -182,8 +188,8 @@ def merge_collections(
         for key in ("model", "root", "dimension", "region_dimension"):
             if getattr(theirs, key) != getattr(first, key):
                 raise ValueError(
-                    f"{collection.directory} and {opened[0].directory} differ in their {key}: {getattr(theirs, key)} "
-                    f"and {getattr(first, key)}"
+                    f"{collection.directory} and {opened[0].directory} differ in their {key}: "
+                    f"{getattr(theirs, key)} and {getattr(first, key)}"
                 )
         for folder in (VECTORS, REGIONS):
             for path in sorted((collection.directory / folder).glob("*.npy")):

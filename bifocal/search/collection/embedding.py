@@ -30,7 +30,8 @@ Features = Callable[[Sequence[str]], Sequence[Array]]
 
 
 class Embedded(NamedTuple):
-    """An image to add: its pixels, or the row of its vector in the previous collection; neither with features."""
+    """An image to add: its pixels, or the row of its vector in the previous collection; neither
+    with features."""
 
     item: Item
     pixels: Array | None
@@ -39,8 +40,9 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True)
 class CollectionEmbedder:
-    """Embeds a source into a collection; takes vectors over from ``previous`` for images with equal id, SHA-256 and
-    model. ``features`` replace images if the model was exported with them or reads only published features.
+    """Embeds a source into a collection; takes vectors over from ``previous`` for images with equal
+    id, SHA-256 and model. ``features`` replace images if the model was exported with them or reads
+    only published features.
     """
 
     onnx: Path
@@ -60,7 +62,8 @@ class CollectionEmbedder:
     def write(
         self, directory: Path, entries: Sequence[Entry], first_shard: bool = True
     ) -> dict[str, float]:
-        """Write all images or one machine's share and return counts and rates; resume after the last complete shard."""
+        """Write all images or one machine's share and return counts and rates; resume after the
+        last complete shard."""
         vectors, identity = (
             self._open_model(),
             ModelIdentity(self.name, None, model_hash(self.onnx)),
@@ -81,24 +84,30 @@ class CollectionEmbedder:
         seconds = time.perf_counter() - start
         finished = self._finish(run, first_shard)
         return {
-            "items": finished.items, "embedded": run.embedded, "kept": run.kept, "read": run.read,
-            "deleted": finished.deleted, "rejected": finished.rejected, "dimension": vectors.dimension,
+            "items": finished.items,
+            "embedded": run.embedded,
+            "kept": run.kept,
+            "read": run.read,
+            "deleted": finished.deleted,
+            "rejected": finished.rejected,
+            "dimension": vectors.dimension,
             "images_per_second": run.embedded / seconds,
             "network_images_per_second": run.embedded / vectors.seconds if vectors.seconds else 0.0,
-        }  # fmt: skip
+        }
 
     def _open_model(self) -> ImageVectors:
         vectors = ImageVectors(self.onnx, self.regions)
         if vectors.graph.reads_pixels and not vectors.reads_images:
             raise ValueError(
-                f"{self.onnx} has no preprocessing.json: its graph reads pixels, and the export has no preprocessing "
-                "that matches the evaluation. Extract ImageFiles or Pixels with the resize square; with limit for a "
-                "BEANEncoder of eval_resize stretch; with aspect for an RMACEncoder"
+                f"{self.onnx} has no preprocessing.json: its graph reads pixels, and the "
+                "export has no preprocessing that matches the evaluation. Extract ImageFiles "
+                "or Pixels with the resize square; with limit for a BEANEncoder of "
+                "eval_resize stretch; with aspect for an RMACEncoder"
             )
         if not vectors.reads_images and self.features is None:
             raise ValueError(
-                f"no graph of {self.onnx} computes this model's features from images: it reads published features, so "
-                "it embeds only the images of its dataset"
+                f"no graph of {self.onnx} computes this model's features from images: it reads "
+                "published features, so it embeds only the images of its dataset"
             )
         return vectors
 
@@ -109,9 +118,9 @@ class CollectionEmbedder:
         total = len(entries) + len(rejected) - len(run.problems)
         if len(rejected) > self.max_rejected_fraction * total:
             raise ValueError(
-                f"{len(rejected)} of {total} images are rejected, {len(rejected) / total:.2%}, more than "
-                f"max_rejected_fraction {self.max_rejected_fraction:.2%}. The first: {_first(rejected)}. Repair them "
-                "or raise max_rejected_fraction"
+                f"{len(rejected)} of {total} images are rejected, {len(rejected) / total:.2%}, "
+                f"more than max_rejected_fraction {self.max_rejected_fraction:.2%}. The first: "
+                f"{_first(rejected)}. Repair them or raise max_rejected_fraction"
             )
         source.keep(entries)
         listed = {entry.item_id for entry in source.entries} if first_shard else None
@@ -130,7 +139,8 @@ class CollectionEmbedder:
         )
         if not finished.items and len(entries) == len(source.entries):
             raise ValueError(
-                f"no image of {source.root} can be embedded. The first problems: {_first(run.problems)}"
+                f"no image of {source.root} can be embedded. The first problems: "
+                f"{_first(run.problems)}"
             )
         if finished.rejected:
             log_line(f"rejected: {finished.rejected} images, see rejected.parquet")
@@ -143,7 +153,8 @@ class CollectionEmbedder:
         same = theirs.model.sha256 == description.model.sha256
         if not same or theirs.region_dimension != description.region_dimension:
             log_line(
-                f"{self.previous.directory} is of another model, or has other regions: all images are embedded"
+                f"{self.previous.directory} is of another model, or has other regions: all "
+                "images are embedded"
             )
             return None
         return self.previous
@@ -185,7 +196,8 @@ class _Run:
         self._add(batch)
 
     def _take_over_shards(self) -> list[int]:
-        """Take over whole shards of the previous collection; return the positions of the remaining entries."""
+        """Take over whole shards of the previous collection; return the positions of the remaining
+        entries."""
         done = set(self.writer.written.column("item_id").to_pylist())
         waiting = np.array([entry.item_id not in done for entry in self.entries], bool)
         previous = self.update.collection

@@ -1,4 +1,5 @@
-"""Files of a collection: names, the description, the table of items, and the states of image files."""
+"""Files of a collection: names, the description, the table of items, and the states of image
+files."""
 
 import json
 import os
@@ -21,22 +22,26 @@ from bifocal.onnx.files import read_json, read_whole
 SCHEMA_VERSION = 1
 DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.parquet"
 STATES = "states.parquet"
-"""States of image files: a file whose state is unchanged is not hashed again, as in the index of git."""
+"""States of image files: a file whose state is unchanged is not hashed again, as in the index of
+git."""
 VECTORS, REGIONS = "vectors", "regions"
 UNPACKED = "images"
 """Folder for images of archives."""
 FOLDER, DATE, SPLIT = "folder", "date", "split"
-"""Values that a collection has without the user: of image files, see ``with_origins``, and of a dataset."""
+"""Values that a collection has without the user: of image files, see ``with_origins``, and of a
+dataset."""
 TIME = pa.timestamp("ms")  # Parquet has no seconds; times of users are of another unit
 NOWHERE = -1
 """Shard and row of a deleted item, which has no vector."""
 
 FIELDS = ("size", "mtime_ns", "ctime_ns", "inode")
-"""Values that change with a write to a file, or with another file of its name. No program can set ctime."""
+"""Values that change with a write to a file, or with another file of its name. No program can set
+ctime."""
 UNKNOWN = (0, 0, 0, 0)
 """State of a file that has to be hashed."""
 SETTLED_NS = 2_000_000_000
-"""Age of a file from which a further write changes its times: the coarsest clock of a file system has steps of 2 s."""
+"""Age of a file from which a further write changes its times: the coarsest clock of a file system
+has steps of 2 s."""
 STATE_FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in FIELDS]
 STATES_SCHEMA = pa.schema([pa.field("item_id", pa.string(), nullable=False), *STATE_FIELDS])
 
@@ -53,10 +58,10 @@ ITEMS_SCHEMA = pa.schema(
         pa.field("captions", pa.list_(pa.string()), nullable=False),
     ]
 )
-"""One row per item, and any columns ``meta.*`` with their own types. ``image`` is a path or an address, relative to the
-root of the collection; null if the corpus publishes only features, and width and height are 0 then. They are pixels
-after EXIF rotation. ``row`` counts within the shard. A deleted item is a tombstone without a vector, captions and
-values."""
+"""One row per item, and any columns ``meta.*`` with their own types. ``image`` is a path or an
+address, relative to the root of the collection; null if the corpus publishes only features, and
+width and height are 0 then. They are pixels after EXIF rotation. ``row`` counts within the shard. A
+deleted item is a tombstone without a vector, captions and values."""
 
 PART_SCHEMA = pa.schema(
     [
@@ -68,7 +73,8 @@ PART_SCHEMA = pa.schema(
         *STATE_FIELDS,
     ]
 )
-"""One row per vector of a shard, while a collection is written: the item, and the state of its file."""
+"""One row per vector of a shard, while a collection is written: the item, and the state of its
+file."""
 
 REJECTED_SCHEMA = pa.schema(
     [
@@ -81,7 +87,8 @@ REJECTED_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """The model that computed the vectors; ``version`` is None outside a registry, ``sha256`` is its ``model_hash``."""
+    """The model that computed the vectors; ``version`` is None outside a registry, ``sha256`` is
+    its ``model_hash``."""
 
     name: str
     version: str | None
@@ -112,14 +119,15 @@ class Description:
         """Read a description."""
         if not file.is_file():
             raise FileNotFoundError(
-                f"{file.parent} holds no complete collection (it has no {file.name}): embed it again"
+                f"{file.parent} holds no complete collection (it has no {file.name}): embed it "
+                "again"
             )
         content = read_json(file)
         found = content.pop("schema_version", None), content.pop("dtype", None)
         if found != (SCHEMA_VERSION, "float16"):
             raise ValueError(
-                f"{file} has schema version {found[0]} and dtype {found[1]}, expected {SCHEMA_VERSION} and float16: "
-                "embed the collection again"
+                f"{file} has schema version {found[0]} and dtype {found[1]}, expected "
+                f"{SCHEMA_VERSION} and float16: embed the collection again"
             )
         return read_whole(
             file,
@@ -147,8 +155,10 @@ def read_items(file: Path) -> pa.Table:
         column = table.column(expected.name)
         if column.type != expected.type or (column.null_count and not expected.nullable):
             raise ValueError(
-                f"{file}, column {expected.name!r}: type {column.type} with {column.null_count} nulls, expected "
-                f"{expected.type}{'' if expected.nullable else ' without nulls'}: embed the collection again"
+                f"{file}, column {expected.name!r}: type {column.type} with "
+                f"{column.null_count} nulls, expected "
+                f"{expected.type}{'' if expected.nullable else ' without nulls'}: embed the "
+                "collection again"
             )
     own = [name for name in table.column_names if name not in ITEMS_SCHEMA.names]
     unknown = [name for name in own if not name.startswith(META)]
@@ -160,7 +170,8 @@ def read_items(file: Path) -> pa.Table:
 
 
 def values_of(table: pa.Table, name: str) -> NDArray[Any]:
-    """Return a column of integers or truth values without nulls; ``to_numpy`` imports pandas: half a second."""
+    """Return a column of integers or truth values without nulls; ``to_numpy`` imports pandas: half
+    a second."""
     column = table.column(name).combine_chunks()
     if pa.types.is_boolean(column.type):
         return np.from_dlpack(column.cast(pa.uint8())).astype(bool)
@@ -174,7 +185,8 @@ def shard_name(number: int) -> str:
 
 
 def path_inside(root: Path, name: str) -> Path:
-    """Return the resolved path of an image below ``root``; raise ``ValueError`` for a path out of it."""
+    """Return the resolved path of an image below ``root``; raise ``ValueError`` for a path out of
+    it."""
     folder = root.resolve()
     path = (folder / name).resolve()  # of an absolute name: the name
     if Path(name).is_absolute() or not path.is_relative_to(folder):
@@ -185,7 +197,8 @@ def path_inside(root: Path, name: str) -> Path:
 
 
 def file_states(folder: Path, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the states (n, 4) of files before they are read, ``UNKNOWN`` if changed in the last two seconds."""
+    """Return the states (n, 4) of files before they are read, ``UNKNOWN`` if changed in the last
+    two seconds."""
     latest, prefix = time.time_ns() - SETTLED_NS, f"{folder}{os.sep}"
     states = []
     for name in names:
@@ -202,7 +215,8 @@ def file_states(folder: Path, names: Sequence[str]) -> NDArray[np.int64]:
 
 
 def write_states(directory: Path, items: pa.Table) -> None:
-    """Write the states of a collection's items, a table with ``STATES_SCHEMA``; nothing if all are unknown."""
+    """Write the states of a collection's items, a table with ``STATES_SCHEMA``; nothing if all are
+    unknown."""
     table = items.select(STATES_SCHEMA.names)
     known = table.filter(pc.not_equal(table.column("mtime_ns"), 0))
     if len(known):
@@ -210,7 +224,8 @@ def write_states(directory: Path, items: pa.Table) -> None:
 
 
 def stored_states(directory: Path) -> pa.Table:
-    """Return the stored states of a collection's items, with ``STATES_SCHEMA``; no rows if none are stored."""
+    """Return the stored states of a collection's items, with ``STATES_SCHEMA``; no rows if none are
+    stored."""
     file = directory / STATES
     return (
         pq.read_table(file, schema=STATES_SCHEMA) if file.is_file() else STATES_SCHEMA.empty_table()
@@ -218,7 +233,8 @@ def stored_states(directory: Path) -> pa.Table:
 
 
 def read_states(directory: Path, item_ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the states (N, 4) of a collection's items by their ids; ``UNKNOWN`` if they are not stored."""
+    """Return the states (N, 4) of a collection's items by their ids; ``UNKNOWN`` if they are not
+    stored."""
     table = stored_states(directory)
     rows = pc.index_in(item_ids, value_set=table.column("item_id"))
     columns: list[Any] = [table.column(name).take(rows).fill_null(0).to_numpy() for name in FIELDS]

@@ -18,13 +18,15 @@ GRAPH = "image_encoder.onnx"
 
 
 class ImageVectors:
-    """The image encoder of an exported model with one vector per image, and of its regions if it has a localizer."""
+    """The image encoder of an exported model with one vector per image, and of its regions if it
+    has a localizer."""
 
     def __init__(self, directory: Path, regions: bool = True) -> None:
         if scores_pairs(directory):
             raise ValueError(
-                f"{directory} is a late-interaction model: it compares the words of a query with all cells of an "
-                "image, so no single vector of an image can be stored; use a dual encoder, such as SMILE or BEAN"
+                f"{directory} is a late-interaction model: it compares the words of a query "
+                "with all cells of an image, so no single vector of an image can be stored; "
+                "use a dual encoder, such as SMILE or BEAN"
             )
         self.graph = ImageGraph(directory, GRAPH)
         self.reads_images = "image" in self.graph.inputs
@@ -43,18 +45,21 @@ class ImageVectors:
         )
 
     def decode(self, file: bytes, max_pixels: int | None) -> DecodedImage:
-        """Decode an image file, or reject a too large one by its header; called by several threads at once."""
+        """Decode an image file, or reject a too large one by its header; called by several threads
+        at once."""
         return decode_pixels(file, self.graph.preprocessing, max_pixels)
 
     def encode_images(self, pixels: Sequence[Array]) -> tuple[Array, list[Array] | None]:
-        """Return the vectors (B, D) and the regions' vectors (R, d) of B preprocessed images (3, H, W)."""
+        """Return the vectors (B, D) and the regions' vectors (R, d) of B preprocessed images (3, H,
+        W)."""
         start = time.perf_counter()
         inputs = self.graph.read_resized(pixels)
         self.seconds += time.perf_counter() - start
         return self.encode_inputs(inputs)
 
     def encode_inputs(self, inputs: Sequence[Array]) -> tuple[Array, list[Array] | None]:
-        """Return the vectors (B, D) and the regions' vectors (R, d) of B features (R, D), or pixels for the encoder."""
+        """Return the vectors (B, D) and the regions' vectors (R, d) of B features (R, D), or pixels
+        for the encoder."""
         start = time.perf_counter()
         regions: list[Array] | None = None
         if self._kind == REGIONS:

@@ -1,4 +1,5 @@
-"""Images for a collection, with captions and metadata: from a dataset, a folder, a table or an archive."""
+"""Images for a collection, with captions and metadata: from a dataset, a folder, a table or an
+archive."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,12 +41,16 @@ from bifocal.search.collection.format import (
     file_states,
 )
 
-EXPECTED = "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, .jsonl, .parquet)"
+EXPECTED = (
+    "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, "
+    ".jsonl, .parquet)"
+)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An image to embed; ``image`` is relative to the root, None if the corpus publishes only features."""
+    """An image to embed; ``image`` is relative to the root, None if the corpus publishes only
+    features."""
 
     item_id: str
     image: str | None
@@ -65,8 +70,8 @@ class RemoteImages(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """Images to embed; ``root`` is the name of their place in ``collection.json``, ``folder`` has the files, unless
-    ``dataset`` or ``remote`` opens them.
+    """Images to embed; ``root`` is the name of their place in ``collection.json``, ``folder`` has
+    the files, unless ``dataset`` or ``remote`` opens them.
     """
 
     root: str
@@ -89,7 +94,8 @@ class Source:
         return self.folder / str(entry.image)
 
     def states(self, entries: Sequence[Entry]) -> NDArray[np.int64]:
-        """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which knows the hashes."""
+        """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which
+        knows the hashes."""
         if self.remote is not None:
             return np.array([self.remote.state(str(entry.image)) for entry in entries], np.int64)
         if self.folder is None or self.unpacked or is_address(self.root):
@@ -103,7 +109,8 @@ class Source:
 
 
 def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
-    """Return the images of a dataset; ``place`` is its path relative to the collection, where both are used later."""
+    """Return the images of a dataset; ``place`` is its path relative to the collection, where both
+    are used later."""
     images = dataset.images
     entries = [
         Entry(image_id, path if isinstance(path, str) else None, sha256, (width, height))
@@ -138,10 +145,11 @@ def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
 def files_source(source: Path, collection: Path, address: str | None = None) -> Source:
     """Return the images of a folder, a table or an archive; captions and metadata are optional.
 
-    - A folder has images, or tar shards (WebDataset), or zip files. ``captions.*`` or ``metadata.*`` (csv, tsv, jsonl,
-      parquet) in it, ``photo.txt`` and ``photo.json`` beside ``photo.jpg`` are read if they are there.
-    - A table has one row per image, and names it in a column such as ``image`` or ``file_name``, relative to its own
-      folder. Its captions are optional; other columns are metadata.
+    - A folder has images, or tar shards (WebDataset), or zip files. ``captions.*`` or
+      ``metadata.*`` (csv, tsv, jsonl, parquet) in it, ``photo.txt`` and ``photo.json`` beside
+      ``photo.jpg`` are read if they are there.
+    - A table has one row per image, and names it in a column such as ``image`` or ``file_name``,
+      relative to its own folder. Its captions are optional; other columns are metadata.
     - Archives are unpacked into the collection. ``address`` is the address of a local copy.
     """
     if source.suffix.lower() in SUFFIXES and source.is_file():
@@ -180,13 +188,15 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
 
 
 def listed_source(folder: Folder, address: str, remote: RemoteImages) -> Source:
-    """Return the images of a listed folder at an address; the copies of its tables and captions are below its root."""
+    """Return the images of a listed folder at an address; the copies of its tables and captions are
+    below its root."""
     table, unread = _beside(folder)
     return replace(_with_rows(address, folder, table, listed=False, rejected=unread), remote=remote)
 
 
 def _beside(folder: Folder) -> tuple[CaptionTable, list[tuple[str, str]]]:
-    """Return the captions beside images, and the table that cannot be read as such: another program wrote it."""
+    """Return the captions beside images, and the table that cannot be read as such: another program
+    wrote it."""
     try:
         table = read_tables(folder)
         if table is not None:
@@ -201,8 +211,8 @@ def _image_column(table: CaptionTable) -> str:
     column = IMAGE if IMAGE in table.columns else recognize(table.columns, "image")
     if column is None:
         raise ValueError(
-            f"{table.path.name}: no column is recognized as the image's (image, file_name, path ...); it has "
-            f"{', '.join(map(repr, table.columns))}"
+            f"{table.path.name}: no column is recognized as the image's (image, file_name, "
+            f"path ...); it has {', '.join(map(repr, table.columns))}"
         )
     return column
 
@@ -216,7 +226,8 @@ def _with_rows(
     rejected: Sequence[tuple[str, str]] = (),
     unpacked: bool = False,
 ) -> Source:
-    """Return a source with the rows of a table; with ``listed``, it has only images that the rows name."""
+    """Return a source with the rows of a table; with ``listed``, it has only images that the rows
+    name."""
     folder.log_unread()
     column, caption = (
         _image_column(table),
@@ -251,7 +262,10 @@ def _with_rows(
         values.setdefault(image, row)
         captions.setdefault(image, []).extend(texts)
     if missing:
-        reason = f"{len(missing):,} of {len(table.rows):,} rows name no image of the folder, such as {missing[0]}"
+        reason = (
+            f"{len(missing):,} of {len(table.rows):,} rows name no image of the folder, such "
+            f"as {missing[0]}"
+        )
         problems.append((table.path.name, reason))
     others = [name for name in table.columns if name not in (column, caption)]
     table.set_types(others)
@@ -271,12 +285,12 @@ def with_origins(
     entries: Sequence[Entry],
     known: Mapping[int, datetime | None] = MappingProxyType({}),
 ) -> pa.Table | None:
-    """Return the metadata of a source in columns ``meta.NAME``, with ``folder`` and ``date`` of each image file, unless
-    the user has columns of these names.
+    """Return the metadata of a source in columns ``meta.NAME``, with ``folder`` and ``date`` of
+    each image file, unless the user has columns of these names.
 
-    The date is the time of the photograph in EXIF, else of the last change of the file; files of archives and copies
-    of files at an address have only the first. ``known`` has dates by position in ``entries``: these files are not
-    opened.
+    The date is the time of the photograph in EXIF, else of the last change of the file; files of
+    archives and copies of files at an address have only the first. ``known`` has dates by position
+    in ``entries``: these files are not opened.
     """
     if source.folder is None:
         return source.metadata

@@ -40,7 +40,8 @@ States = NDArray[np.int64]
 
 
 class CollectionUpdate:
-    """Collection and n entries of its update: their ``rows`` (n,) in it, -1 for new images, and ``unchanged`` (n,)."""
+    """Collection and n entries of its update: their ``rows`` (n,) in it, -1 for new images, and
+    ``unchanged`` (n,)."""
 
     def __init__(
         self, collection: Collection | None, entries: Sequence[Entry], states: States
@@ -57,7 +58,8 @@ class CollectionUpdate:
             )
 
     def convert_colors(self, source: Source) -> None:
-        """Forget images with a color profile if the collection was embedded before such colors became sRGB."""
+        """Forget images with a color profile if the collection was embedded before such colors
+        became sRGB."""
         if self.collection is None or self._has_colors():
             return
         known = np.flatnonzero(self.rows >= 0).tolist()
@@ -75,7 +77,8 @@ class CollectionUpdate:
         )
 
     def item(self, position: int) -> Item:
-        """Return the previous item of an entry, with the image and the state that the entry has now."""
+        """Return the previous item of an entry, with the image and the state that the entry has
+        now."""
         entry, row = self._entries[position], int(self.rows[position])
         sha256, width, height = (self._values[name][row] for name in ("sha256", "width", "height"))
         return Item(entry.item_id, entry.image, sha256, width, height, self.state(position))
@@ -96,7 +99,8 @@ class CollectionUpdate:
         return None if row < 0 else str(self._values["sha256"][row])
 
     def dates(self) -> dict[int, datetime | None]:
-        """Return the previous dates of unchanged entries, by their positions; earlier versions read fewer dates."""
+        """Return the previous dates of unchanged entries, by their positions; earlier versions read
+        fewer dates."""
         if (
             self.collection is None
             or not self._has_colors()
@@ -112,7 +116,8 @@ class CollectionUpdate:
     def whole_shards(
         self, waiting: NDArray[np.bool_], least: int
     ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield unchanged, ``waiting`` shards of at least ``least`` vectors, so that updates make few small files."""
+        """Yield unchanged, ``waiting`` shards of at least ``least`` vectors, so that updates make
+        few small files."""
         if self.collection is None:
             return
         mine = np.flatnonzero(self.unchanged & waiting)
@@ -129,7 +134,8 @@ class CollectionUpdate:
                 yield number, mine[order[starts[number] : starts[number + 1]]]
 
     def gone(self, listed: Container[str] | None, rejected: Container[str]) -> list[Item]:
-        """Return the items that are rejected or no longer listed; ``listed`` is None if another machine does this."""
+        """Return the items that are rejected or no longer listed; ``listed`` is None if another
+        machine does this."""
         ids = self._items.column("item_id").to_pylist()
         rows = [
             row
@@ -139,7 +145,8 @@ class CollectionUpdate:
         return [Item(**row) for row in self._items.take(pa.array(rows, pa.int64())).to_pylist()]
 
     def items(self, positions: NDArray[np.int64]) -> pa.Table:
-        """Return the previous items of entries, with their present images, as a table of ``PART_SCHEMA``."""
+        """Return the previous items of entries, with their present images, as a table of
+        ``PART_SCHEMA``."""
         table = self._items.take(pa.array(self.rows[positions]))
         images = pa.array(
             [self._entries[position].image for position in positions.tolist()], pa.string()
@@ -151,7 +158,8 @@ class CollectionUpdate:
 
 
 def with_former_types(table: pa.Table, former: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
-    """Return metadata whose columns keep the types that they have in former items, and columns with misfits."""
+    """Return metadata whose columns keep the types that they have in former items, and columns with
+    misfits."""
     problems = []
     for place, name in enumerate(table.column_names):
         type_ = former.schema.field(name).type if name in former.column_names else pa.null()
@@ -164,7 +172,10 @@ def with_former_types(table: pa.Table, former: pa.Table) -> tuple[pa.Table, list
         column, misfits = with_type(table.column(name), type_)
         table = table.set_column(place, name, column)
         if misfits:
-            reason = f"{len(misfits):,} values, such as {misfits[0]!r}, are not of its type {type_}: left out"
+            reason = (
+                f"{len(misfits):,} values, such as {misfits[0]!r}, are not of its type "
+                f"{type_}: left out"
+            )
             problems.append(
                 (
                     f"metadata {name.removeprefix(META)}",
@@ -175,10 +186,15 @@ def with_former_types(table: pa.Table, former: pa.Table) -> tuple[pa.Table, list
 
 
 def open_writer(
-    directory: Path, description: Description, items_per_shard: int, source: Source, entries: Sequence[Entry],
+    directory: Path,
+    description: Description,
+    items_per_shard: int,
+    source: Source,
+    entries: Sequence[Entry],
     states: States,
-) -> CollectionWriter:  # fmt: skip
-    """Return a writer that goes on after the shards of a killed run, unless one of their images has changed since."""
+) -> CollectionWriter:
+    """Return a writer that goes on after the shards of a killed run, unless one of their images has
+    changed since."""
     writer = CollectionWriter(directory, description, items_per_shard)
     written = writer.written
     stored = np.stack([written.column(name).to_numpy() for name in FIELDS], axis=1)
@@ -200,14 +216,16 @@ def _compare(
     entries: Sequence[Entry],
     states: States,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the rows (n,) of entries among items with their stored states, and which entries are unchanged (n,)."""
+    """Return the rows (n,) of entries among items with their stored states, and which entries are
+    unchanged (n,)."""
     ids = pa.array([entry.item_id for entry in entries], pa.string())
     found = pc.index_in(ids, value_set=items.column("item_id")).fill_null(-1).to_numpy()
     rows = np.where(np.append(deleted, True)[found], -1, found).astype(np.int64)
     given = pa.array([entry.sha256 for entry in entries], pa.string())
     previous = items.column("sha256").take(pa.array(rows, mask=rows < 0))
     same_hash = pc.equal(given, previous).fill_null(False).to_numpy()
-    # Without a hash of the source, the state of the file decides; an entry without a row has row -1 of no item.
+    # Without a hash of the source, the state of the file decides; an entry without a row has row -1
+    # of no item.
     padded = np.append(stored, np.zeros((1, stored.shape[1]), np.int64), axis=0)[rows]
     same_file = (
         given.is_null().to_numpy(zero_copy_only=False)
@@ -218,7 +236,8 @@ def _compare(
 
 
 def _has_content(source: Source, entry: Entry, sha256: str) -> bool:
-    """Return whether an image that has no equal hash and state of its file still has the content of a killed run."""
+    """Return whether an image that has no equal hash and state of its file still has the content of
+    a killed run."""
     if entry.sha256 is not None or source.dataset is not None:
         return entry.sha256 is None
     file = source.open(entry)

@@ -52,8 +52,8 @@ class Item:
 
 
 class CollectionWriter:
-    """Writer of a collection, complete after :meth:`finish`; to resume, add the items that are not in ``written`` in
-    the same order, and the files are identical to an uninterrupted run.
+    """Writer of a collection, complete after :meth:`finish`; to resume, add the items that are not
+    in ``written`` in the same order, and the files are identical to an uninterrupted run.
     """
 
     def __init__(
@@ -111,24 +111,25 @@ class CollectionWriter:
         regions: NDArray[Any] | None = None,
         boxes: NDArray[Any] | None = None,
     ) -> None:
-        """Add an item with its vector (D,) of unit length, its regions (R, d) and their boxes (R, 4) in pixels."""
+        """Add an item with its vector (D,) of unit length, its regions (R, d) and their boxes (R,
+        4) in pixels."""
         stored = np.asarray(vector, np.float32)
         if (
             stored.shape != (self.description.dimension,)
             or not abs(np.linalg.norm(stored) - 1) < NORM_TOLERANCE
         ):
             raise ValueError(
-                f"vector of item {item.item_id!r}: shape {stored.shape}, length {np.linalg.norm(stored):.3f}; expected "
-                f"({self.description.dimension},) and 1"
+                f"vector of item {item.item_id!r}: shape {stored.shape}, length "
+                f"{np.linalg.norm(stored):.3f}; expected ({self.description.dimension},) and 1"
             )
         if (regions is None) != (self.description.region_dimension is None):
             raise ValueError(f"item {item.item_id!r}: give regions for all items or for none")
         if regions is not None:
             if boxes is None or regions.shape != (len(boxes), self.description.region_dimension):
                 raise ValueError(
-                    f"regions of item {item.item_id!r} are {regions.shape} with {0 if boxes is None else len(boxes)} "
-                    "boxes: "
-                    f"expected (R, {self.description.region_dimension}) and (R, 4)"
+                    f"regions of item {item.item_id!r} are {regions.shape} with "
+                    f"{0 if boxes is None else len(boxes)} boxes: expected (R, "
+                    f"{self.description.region_dimension}) and (R, 4)"
                 )
             self._regions.append(np.asarray(regions, np.float16))
             self._boxes.append(np.asarray(boxes, np.float32).reshape(-1, 4))
@@ -138,7 +139,8 @@ class CollectionWriter:
             self._flush()
 
     def take_over(self, previous: Path, number: int, items: pa.Table) -> None:
-        """Link or copy a shard of another collection by the same model, without reading its vectors."""
+        """Link or copy a shard of another collection by the same model, without reading its
+        vectors."""
         name = shard_name(len(self._parts))
         for folder in (
             VECTORS,
@@ -162,7 +164,8 @@ class CollectionWriter:
         deleted: Iterable[Item] = (),
         order: Sequence[str] | None = None,
     ) -> Description:
-        """Write the last shard, the tables and ``collection.json``; return its contents; see ``_items_table``."""
+        """Write the last shard, the tables and ``collection.json``; return its contents; see
+        ``_items_table``."""
         if self._items:
             self._flush()
         write_states(self.directory, self.written)
@@ -235,7 +238,8 @@ def _items_table(
     tombstones: pa.Table,
     order: Sequence[str] | None,
 ) -> pa.Table:
-    """Return the items with the columns of ``ITEMS_SCHEMA``, in ``order`` or as their vectors; tombstones are last."""
+    """Return the items with the columns of ``ITEMS_SCHEMA``, in ``order`` or as their vectors;
+    tombstones are last."""
     counts = [len(items) for items in shards]
     written = pa.concat_tables([PART_SCHEMA.empty_table(), *shards])
     shard = np.repeat(np.arange(len(counts)), counts)
@@ -267,7 +271,8 @@ def _items_table(
 
 
 def _with_metadata(table: pa.Table, metadata: pa.Table) -> pa.Table:
-    """Append the columns ``meta.*`` of ``metadata``, in the order of the items; a tombstone has nulls."""
+    """Append the columns ``meta.*`` of ``metadata``, in the order of the items; a tombstone has
+    nulls."""
     rows = pc.index_in(
         table.column("item_id"), value_set=metadata.column("item_id").cast(pa.string())
     )

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 NUMBERS_PER_MS = 300_000
-"""Numbers of float16 that exact search compares with one query per millisecond on one core, as an estimate."""
+"""Numbers of float16 that exact search compares with one query per millisecond on one core, as an
+estimate."""
 TRAINING_PER_LIST = 64
 """Vectors that a list of an inverted file is trained with; faiss asks for at least 39."""
 BATCH = 65_536
@@ -21,8 +22,8 @@ SQ8_OVERHEAD = 8
 
 
 def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: float) -> str | None:
-    """Return the ``index_factory`` string for N vectors of dimension d; None for exact search, if its vectors fit into
-    the memory and a query into the latency.
+    """Return the ``index_factory`` string for N vectors of dimension d; None for exact search, if
+    its vectors fit into the memory and a query into the latency.
     """
     if (
         2 * count * dimension <= 1e6 * memory_mb
@@ -38,14 +39,15 @@ def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: flo
     ]
     if not sizes:
         raise ValueError(
-            f"{count} vectors do not fit into {memory_mb:g} MB: a product quantizer whose size divides {dimension} "
-            f"needs at least {count * (8 + SQ8_OVERHEAD) / 1e6:.0f} MB"
+            f"{count} vectors do not fit into {memory_mb:g} MB: a product quantizer whose size "
+            f"divides {dimension} needs at least {count * (8 + SQ8_OVERHEAD) / 1e6:.0f} MB"
         )
     return f"IVF{lists},PQ{max(sizes)}"
 
 
 class ApproximateIndex:
-    """An index of faiss over unit vectors, by the inner product; ``file`` is the file that it is mapped from."""
+    """An index of faiss over unit vectors, by the inner product; ``file`` is the file that it is
+    mapped from."""
 
     def __init__(self, index: Any, file: Path | None = None) -> None:
         self._index, self._file, self._faiss = index, file, import_faiss()
@@ -72,7 +74,8 @@ class ApproximateIndex:
         return cls(index)
 
     def without(self, rows: Array) -> "ApproximateIndex | None":
-        """Return a copy in memory without the codes of some rows; None if only a new build can remove them (HNSW)."""
+        """Return a copy in memory without the codes of some rows; None if only a new build can
+        remove them (HNSW)."""
         copy = (
             self._faiss.clone_index(self._index)
             if self._file is None
@@ -88,19 +91,22 @@ class ApproximateIndex:
         return ApproximateIndex(copy)
 
     def efforts(self) -> Iterator[int]:
-        """Yield values for ``search``'s ``effort`` in increasing order; none if the index has no such parameter."""
+        """Yield values for ``search``'s ``effort`` in increasing order; none if the index has no
+        such parameter."""
         name, most = self._parameter()
         if name is not None:
             yield from (2**power for power in range(most.bit_length()) if 2**power < most)
             yield most
 
     def search(self, queries: Array, count: int, effort: int | None) -> NDArray[np.int64]:
-        """Return candidate rows (Q, count), -1 if fewer; ``effort`` is ``nprobe`` or ``efSearch``, None by default."""
+        """Return candidate rows (Q, count), -1 if fewer; ``effort`` is ``nprobe`` or ``efSearch``,
+        None by default."""
         name, most = self._parameter()
         vectors = np.ascontiguousarray(queries)
         if name is None or effort is None:
             return self._rows(vectors, count)
-        # Threads search with different efforts, so the index itself keeps its own where faiss allows.
+        # Threads search with different efforts, so the index itself keeps its own where faiss
+        # allows.
         index, value = self._faiss.downcast_index(self._index), min(effort, most)
         if isinstance(index, self._faiss.IndexIVF):
             return self._rows(vectors, count, params=self._faiss.SearchParametersIVF(nprobe=value))
@@ -144,8 +150,8 @@ class ApproximateIndex:
 
 
 def _new_index(faiss: Any, dimension: int, factory: str) -> Any:
-    """Return an empty index by an ``index_factory`` string. ``Cut64,FACTORY`` compares the first 64 numbers of each
-    vector, divided by their norm, as a model with ``cut_dims`` was trained.
+    """Return an empty index by an ``index_factory`` string. ``Cut64,FACTORY`` compares the first 64
+    numbers of each vector, divided by their norm, as a model with ``cut_dims`` was trained.
     """
     cut = re.fullmatch(r"Cut(\d+),(.+)", factory)
     size, kind = (int(cut[1]), cut[2]) if cut else (dimension, factory)

@@ -25,14 +25,15 @@ BATCH = 65_536
 Array = NDArray[Any]
 K = 10
 STANDARD_ERRORS = 1.645 * 2**0.5
-"""Distance of a mean recall from the wanted recall, in standard errors. As many other queries then reach the wanted
-recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal distribution, and the difference of two means has
-twice the variance of one."""
+"""Distance of a mean recall from the wanted recall, in standard errors. As many other queries then
+reach the wanted recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal
+distribution, and the difference of two means has twice the variance of one."""
 EXACT = "exact"
 
 
 def index_of_collection(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
-    """Return an exact index of a collection, whose tombstones are removed items; ``bank`` gives it biases."""
+    """Return an exact index of a collection, whose tombstones are removed items; ``bank`` gives it
+    biases."""
     description = IndexDescription(
         collection.dimension,
         len(collection),
@@ -56,7 +57,8 @@ def index_of_collection(collection: Collection, bank: HubnessBank | None) -> Sea
 
 @dataclass(frozen=True)
 class HeldOutCaptions:
-    """Captions that were held out of the training of a model, as users would write queries, and their images."""
+    """Captions that were held out of the training of a model, as users would write queries, and
+    their images."""
 
     texts: list[str]
     item_ids: list[str]
@@ -65,7 +67,8 @@ class HeldOutCaptions:
     def sample(
         cls, captions: "pd.DataFrame", count: int, max_words: int, seed: int
     ) -> "HeldOutCaptions":
-        """Return at most ``count`` random captions of at most ``max_words`` words; of any length if none is short."""
+        """Return at most ``count`` random captions of at most ``max_words`` words; of any length if
+        none is short."""
         short = captions[[len(str(text).split()) <= max_words for text in captions["text"]]]
         kept = short if len(short) else captions
         sampled = kept.sample(min(count, len(kept)), random_state=seed)
@@ -91,7 +94,8 @@ class IndexSettings:
 
 
 def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:
-    """Return an index of the items of an exact one that are not removed; ``queries`` (Q, d) choose its effort."""
+    """Return an index of the items of an exact one that are not removed; ``queries`` (Q, d) choose
+    its effort."""
     kept = np.flatnonzero(~exact.removed)
     vectors = exact.vectors if len(kept) == len(exact.ids) else exact.vectors[kept]
     bias = None if exact.bias is None else exact.bias[kept]
@@ -104,7 +108,8 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
         factory = choose_factory(len(index), dimension, settings.memory_mb, settings.latency_ms)
         if factory is not None and find_spec("faiss") is None:
             log_line(
-                "exact search, which is slow in so many items: a faster one needs pip install 'bifocal-vse[faiss]'"
+                "exact search, which is slow in so many items: a faster one needs pip install "
+                "'bifocal-vse[faiss]'"
             )
             factory = None
     if factory is not None:
@@ -137,15 +142,16 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
     if found.mean() >= wanted:
         return below or None
     raise ValueError(
-        f"{index.description.factory} finds {found.mean():.3f} of the exact ten best items with the greatest effort, "
-        f"expected {wanted}: give more memory, or another factory"
+        f"{index.description.factory} finds {found.mean():.3f} of the exact ten best items "
+        f"with the greatest effort, expected {wanted}: give more memory, or another factory"
     )
 
 
 def _refined(
     recalls: Callable[[int], NDArray[np.float64]], wanted: float, below: int, effort: int
 ) -> int:
-    """Return the least effort above ``below`` whose lower bound of the recall is the wanted one; else ``effort``."""
+    """Return the least effort above ``below`` whose lower bound of the recall is the wanted one;
+    else ``effort``."""
     while effort - below > 1:
         middle = (effort + below) // 2
         if lower_bound(recalls(middle)) >= wanted:
@@ -156,17 +162,20 @@ def _refined(
 
 
 def lower_bound(recalls: NDArray[np.float64]) -> float:
-    """Return the mean recall less ``STANDARD_ERRORS``: the mean would favor an effort that is good by chance."""
+    """Return the mean recall less ``STANDARD_ERRORS``: the mean would favor an effort that is good
+    by chance."""
     return float(recalls.mean() - STANDARD_ERRORS * recalls.std() / len(recalls) ** 0.5)
 
 
 def recall_at(truth: Array, found: Array) -> float:
-    """Return the mean share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q, k)."""
+    """Return the mean share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q,
+    k)."""
     return float(recalls_at(truth, found).mean())
 
 
 def recalls_at(truth: Array, found: Array) -> NDArray[np.float64]:
-    """Return for each query (Q,) the share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q, k)."""
+    """Return for each query (Q,) the share of the rows ``truth`` (Q, k) that are among the rows
+    ``found`` (Q, k)."""
     if not truth.size:
         return np.ones(1)
     return np.array([len(np.intersect1d(a, b)) / len(a) for a, b in zip(truth, found, strict=True)])

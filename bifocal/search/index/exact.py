@@ -18,7 +18,8 @@ SIGN_AND_VALUE, SCALE = np.int32(0x8FFFE000 - 2**32), np.float32(2.0**112)
 SAMPLE = 1024
 """Rows of the first block whose best scores bound all others."""
 SPARE = 8
-"""Candidates beyond the wanted number: float32 may order two nearly equal scores wrongly, float64 then does not."""
+"""Candidates beyond the wanted number: float32 may order two nearly equal scores wrongly, float64
+then does not."""
 
 
 def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float32]:
@@ -36,7 +37,8 @@ def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float
 def nearest_rows(
     vectors: Any, queries: Array, count: int, bias: Array | None, allowed: Array | None
 ) -> Array:
-    """Return candidates (Q, at most ``count`` + ``SPARE``) for the rows of the highest score; -1 if there are fewer."""
+    """Return candidates (Q, at most ``count`` + ``SPARE``) for the rows of the highest score; -1 if
+    there are fewer."""
     kept = min(count + SPARE, len(vectors))
     parts = [queries[start : start + QUERIES] for start in range(0, len(queries), QUERIES)]
     found = [_nearest_rows(vectors, part, kept, bias, allowed) for part in parts]
@@ -88,13 +90,15 @@ class _Best:
         queries, kept = self._scores.shape
         thresholds = self._scores[:, -1]
         if not self._full and len(rows) > kept:
-            # Too few rows so far. The best of a part of the block bound the best of the block, and cost less to find.
+            # Too few rows so far. The best of a part of the block bound the best of the block, and
+            # cost less to find.
             limit = np.partition(scores[:, : max(SAMPLE, kept)], -kept, axis=1)[:, -kept]
             thresholds = np.maximum(thresholds, np.nextafter(limit, -np.inf, dtype=limit.dtype))
         query, column = np.divmod(np.flatnonzero(scores > thresholds[:, None]), len(rows))
         self._waiting.append((query, scores[query, column], rows[column]))
         self._waits += len(query)
-        # Merging costs more than some candidates too many, which the thresholds of an earlier block let pass.
+        # Merging costs more than some candidates too many, which the thresholds of an earlier block
+        # let pass.
         if self._waits > queries * kept or not self._full:
             self._merge()
 
@@ -122,7 +126,8 @@ class _Best:
 
 
 def to_float32(block: Any, result: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Write a matrix of finite float16 to ``result``, and return it; by bits, which takes a quarter of NumPy's time."""
+    """Write a matrix of finite float16 to ``result``, and return it; by bits, which takes a quarter
+    of NumPy's time."""
     if block.dtype != np.float16:
         result[:] = block
         return result
@@ -130,7 +135,8 @@ def to_float32(block: Any, result: NDArray[np.float32]) -> NDArray[np.float32]:
     for start in range(0, len(halves), CACHED):
         bits, values = all_bits[start : start + CACHED], result[start : start + CACHED]
         bits[:] = halves[start : start + CACHED]
-        # Sign, exponent and fraction move to their places; the exponents of both formats differ by 112.
+        # Sign, exponent and fraction move to their places; the exponents of both formats differ by
+        # 112.
         np.left_shift(bits, 13, out=bits)
         np.bitwise_and(bits, SIGN_AND_VALUE, out=bits)
         np.multiply(values, SCALE, out=values)
@@ -138,7 +144,8 @@ def to_float32(block: Any, result: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def mapped(vectors: Any) -> Any:
-    """Return vectors in a file as an array, whose rows cost less to take; other vectors as they are."""
+    """Return vectors in a file as an array, whose rows cost less to take; other vectors as they
+    are."""
     if isinstance(vectors, FileVectors):
         return vectors.mapped
     return vectors.view(np.ndarray) if isinstance(vectors, np.memmap) else vectors
@@ -147,14 +154,16 @@ def mapped(vectors: Any) -> Any:
 def rank(
     vectors: Any, queries: Array, candidates: Array, count: int, bias: Array | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return scores (Q, count) with biases, and rows (Q, count), of the best candidates, best first; see ``scores``."""
+    """Return scores (Q, count) with biases, and rows (Q, count), of the best candidates, best
+    first; see ``scores``."""
     found = scores(vectors, queries, candidates, bias)
     order = np.lexsort((candidates, -found), axis=1)[:, :count]
     return np.take_along_axis(found, order, axis=1), np.take_along_axis(candidates, order, axis=1)
 
 
 def scores(vectors: Any, queries: Array, rows: Array, bias: Array | None) -> NDArray[np.float64]:
-    """Return the scores (Q, C) in float64 with biases, -inf for row -1; equal vectors have equal scores."""
+    """Return the scores (Q, C) in float64 with biases, -inf for row -1; equal vectors have equal
+    scores."""
     read = vectors.read if isinstance(vectors, FileVectors) else mapped(vectors).__getitem__
     found = np.empty(rows.shape)
     for query, some, row_scores in zip(

@@ -69,7 +69,8 @@ class IndexDescription:
         version = content.pop("schema_version", None)
         if version != SCHEMA_VERSION:
             raise ValueError(
-                f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the index again"
+                f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the "
+                "index again"
             )
         model, measured = content.pop("model"), content.pop("measured")
         return read_whole(
@@ -92,13 +93,14 @@ class IndexDescription:
             )
             digest = "" if self.model is None else f" with hash {self.model.sha256[:12]}"
             raise ValueError(
-                f"the index holds vectors of {name}{version}{digest}, but the queries come from a model with hash "
-                f"{sha256[:12]}: build the index again with this model"
+                f"the index holds vectors of {name}{version}{digest}, but the queries come "
+                f"from a model with hash {sha256[:12]}: build the index again with this model"
             )
 
 
 def without_values(items: pa.Table, removed: Array) -> pa.Table:
-    """Return the items with nulls in place of all values of the removed items (N,), but their ids."""
+    """Return the items with nulls in place of all values of the removed items (N,), but their
+    ids."""
     kept = pa.array(np.arange(len(items)), mask=removed)
     columns = [
         items[name] if name == "item_id" else items[name].take(kept) for name in items.column_names

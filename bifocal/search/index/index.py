@@ -1,4 +1,5 @@
-"""Index of a collection: nearest items to vectors, exact or approximate, its changes and files. Needs no torch."""
+"""Index of a collection: nearest items to vectors, exact or approximate, its changes and files.
+Needs no torch."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,8 @@ Array = NDArray[Any]
 EXACT_SHARE = 0.05
 """Share of items that fulfill a filter below which an approximate index searches them exactly."""
 FILTER_POWER = 2
-"""The effort of an approximate search grows with this power of the inverse share of items that fulfill its filter."""
+"""The effort of an approximate search grows with this power of the inverse share of items that
+fulfill its filter."""
 
 
 class SearchIndex:
@@ -47,8 +49,10 @@ class SearchIndex:
 
     Args:
         items: table with the column ``item_id``, and metadata in columns ``meta.<name>``.
-        vectors: (N, d) of unit norm: an array, a memory-mapped file, or the ``Vectors`` of a collection.
-        bias: (N,), added to the scores of sentences, see ``bifocal.hubness``; None for no correction.
+        vectors: (N, d) of unit norm: an array, a memory-mapped file, or the ``Vectors`` of a
+            collection.
+        bias: (N,), added to the scores of sentences, see ``bifocal.hubness``; None for no
+            correction.
         description: model, preprocessing and parameters; None if unknown.
         approximate: index of faiss over the vectors; None for exact search.
         removed: (N,) bool, True for removed items, which no search returns; None for none.
@@ -87,14 +91,16 @@ class SearchIndex:
         if count != len(vectors) or self.ids.repeated(self._kept):
             different = self._count - self.ids.repeated(self._kept)
             raise ValueError(
-                f"{count} ids, {different} of them different, and {len(vectors)} vectors: give each vector its own id"
+                f"{count} ids, {different} of them different, and {len(vectors)} vectors: give "
+                "each vector its own id"
             )
         if bias is not None and bias.shape != (count,):
             raise ValueError(f"bias {bias.shape}, expected ({count},): one number per item")
 
     @classmethod
     def of(cls, item_ids: Sequence[str], vectors: Any, bias: Any = None) -> "SearchIndex":
-        """Return an exact index in memory of vectors (N, d), which are normalized and rounded to float16.
+        """Return an exact index in memory of vectors (N, d), which are normalized and rounded to
+        float16.
 
         Args:
             vectors: an array, or a tensor of torch on the CPU.
@@ -152,13 +158,16 @@ class SearchIndex:
         corrected: bool = False,
         exact: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the rows of the highest scores and the scores, both (Q, at most ``count``), best first.
+        """Return the rows of the highest scores and the scores, both (Q, at most ``count``), best
+        first.
 
-        A score is the cosine, plus the item's bias if ``corrected``; equal scores keep the order of their rows.
+        A score is the cosine, plus the item's bias if ``corrected``; equal scores keep the order of
+        their rows.
 
         Args:
             queries: (Q, d) float32 of unit norm.
-            allowed: (N,) bool, items that may be returned; None for all. Where they are fewer, rows are -1.
+            allowed: (N,) bool, items that may be returned; None for all. Where they are fewer, rows
+                are -1.
             corrected: whether to add the biases, if the index has some.
             exact: whether to leave the index of faiss out.
         """
@@ -185,7 +194,8 @@ class SearchIndex:
     ) -> Array:
         """Return candidates (Q, C) of faiss; -1 where there are fewer."""
         assert self.approximate is not None
-        # The items of a filter may be far from the query, in lists that a search without a filter leaves out.
+        # The items of a filter may be far from the query, in lists that a search without a filter
+        # leaves out.
         more = len(self.ids) / max(possible, 1)
         effort = (
             None
@@ -214,7 +224,8 @@ class SearchIndex:
         return allowed
 
     def remove(self, item_ids: Iterable[str]) -> None:
-        """Remove items from this index in memory, if it has them; a search that has begun may still return them."""
+        """Remove items from this index in memory, if it has them; a search that has begun may still
+        return them."""
         for item_id in item_ids:
             if (row := self.ids.row(item_id, self._kept)) is not None:
                 self.removed[row], self._kept[row] = True, False
@@ -223,7 +234,8 @@ class SearchIndex:
     def without_items(self, item_ids: Sequence[str]) -> "SearchIndex":
         """Return the index without some items, whose rows stay until it is built again.
 
-        ``write`` writes zeros in place of their vectors and biases, and nulls in place of their metadata.
+        ``write`` writes zeros in place of their vectors and biases, and nulls in place of their
+        metadata.
 
         Raises:
             ValueError: the index does not have an item.
@@ -231,12 +243,20 @@ class SearchIndex:
         removed = self.removed.copy()
         removed[[self.row(item_id) for item_id in item_ids]] = True
         return SearchIndex(
-            self.items, self.vectors, self.bias, self.description, self.approximate, removed, self.calibration,
-            self.keywords, self.ids,
-        )  # fmt: skip
+            self.items,
+            self.vectors,
+            self.bias,
+            self.description,
+            self.approximate,
+            removed,
+            self.calibration,
+            self.keywords,
+            self.ids,
+        )
 
     def files(self) -> dict[str, Callable[[Path], object]]:
-        """Return functions that write the tables of the index, by their names; only the ids of removed items stay."""
+        """Return functions that write the tables of the index, by their names; only the ids of
+        removed items stay."""
         items, removed, approximate = (
             without_values(self.items, self.removed),
             self.removed,
@@ -272,9 +292,10 @@ class SearchIndex:
         """Open an index; its vectors, keywords and index of faiss are memory-mapped.
 
         Args:
-            model: SHA-256 of the model that computes the queries, see ``bifocal.onnx.files.model_hash``; None to
-                compare it with nothing.
-            collection: shares its items with the index if both have the same ids in the same rows; None for none.
+            model: SHA-256 of the model that computes the queries, see
+                ``bifocal.onnx.files.model_hash``; None to compare it with nothing.
+            collection: shares its items with the index if both have the same ids in the same rows;
+                None for none.
 
         Raises:
             FileNotFoundError: the directory holds no index.

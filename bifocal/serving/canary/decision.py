@@ -27,7 +27,8 @@ class Rule:
     max_ratios: dict[Literal["latency_p50", "latency_p99"], Ratio]
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` if no condition is left, or the numbers of searches contradict each other."""
+        """Raise ``ValueError`` if no condition is left, or the numbers of searches contradict each
+        other."""
         if not self.conditions:
             raise ValueError("max_rises, max_drops and max_ratios are empty: name a condition")
         if self.min_searches > self.searches:
@@ -71,7 +72,10 @@ class Condition:
         if self.harm is None or self.interval is None:
             return f"{self.name} was not measured, or by too few clients"
         low, high = (f"{end:+.3g}" for end in self.interval)
-        return f"{self.name} is worse by {self.harm:+.3g}, between {low} and {high}; the limit is {self.limit:.3g}"
+        return (
+            f"{self.name} is worse by {self.harm:+.3g}, between {low} and {high}; the limit is "
+            f"{self.limit:.3g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -86,16 +90,20 @@ class Decision:
         """Return the decision as JSON."""
         rows = [
             {
-                "name": condition.name, "harm": condition.harm, "limit": condition.limit,
-                "interval": condition.interval and [end if math.isfinite(end) else None for end in condition.interval],
+                "name": condition.name,
+                "harm": condition.harm,
+                "limit": condition.limit,
+                "interval": condition.interval
+                and [end if math.isfinite(end) else None for end in condition.interval],
             }
             for condition in self.conditions
-        ]  # fmt: skip
+        ]
         return {"verdict": self.verdict, "reasons": self.reasons, "conditions": rows}
 
 
 def decide(rule: Rule, report: Report) -> Decision:
-    """Withdraw a candidate whose harm exceeds a limit; promote one whose harms are ruled out; at any look."""
+    """Withdraw a candidate whose harm exceeds a limit; promote one whose harms are ruled out; at
+    any look."""
     conditions = list(
         _conditions(rule, {m.name: m for m in report.metrics(rule.alpha, rule.searches)})
     )

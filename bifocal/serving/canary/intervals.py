@@ -1,7 +1,9 @@
-"""Confidence intervals that hold at every look, for ratios and quantiles of the searches of two releases.
+"""Confidence intervals that hold at every look, for ratios and quantiles of the searches of two
+releases.
 
-A schedule looks at a running comparison again and again. An interval for one look would exclude the truth at some look
-much more often than its level says. These intervals exclude it at any look with probability ``alpha``.
+A schedule looks at a running comparison again and again. An interval for one look would exclude the
+truth at some look much more often than its level says. These intervals exclude it at any look with
+probability ``alpha``.
 """
 
 import math
@@ -26,8 +28,9 @@ class Estimate:
 
 
 def boundary(searches: float, alpha: float, planned: float) -> float:
-    """Return the half width, in standard errors, of an interval that holds at every look (Waudby-Smith et al., Annals
-    of Statistics 2024, theorem 2.2), narrowest at ``planned`` searches.
+    """Return the half width, in standard errors, of an interval that holds at every look
+    (Waudby-Smith et al., Annals of Statistics 2024, theorem 2.2), narrowest at ``planned``
+    searches.
     """
     twice = -2 * math.log(alpha)
     time = searches / planned * (twice + math.log(twice + 1))
@@ -35,7 +38,8 @@ def boundary(searches: float, alpha: float, planned: float) -> float:
 
 
 def estimate_ratio(sums: Array, counts: Array, alpha: float, planned: float) -> Estimate | None:
-    """Return sum / count over independent groups (G,) of clients, with an interval; None without any count."""
+    """Return sum / count over independent groups (G,) of clients, with an interval; None without
+    any count."""
     if not counts.sum():
         return None
     value = float(sums.sum() / counts.sum())
@@ -45,7 +49,8 @@ def estimate_ratio(sums: Array, counts: Array, alpha: float, planned: float) -> 
 def estimate_difference(
     first: tuple[Array, Array], second: tuple[Array, Array], alpha: float, planned: float
 ) -> Estimate | None:
-    """Return ``second`` minus ``first`` of two ratios with its jackknife interval; None if one has no count."""
+    """Return ``second`` minus ``first`` of two ratios with its jackknife interval; None if one has
+    no count."""
     if not first[1].sum() or not second[1].sum():
         return None
     value = float(second[0].sum() / second[1].sum() - first[0].sum() / first[1].sum())
@@ -77,7 +82,8 @@ def _estimate(
 def estimate_quantile(
     histogram: Array, edges: Array, share: float, alpha: float, planned: float
 ) -> Estimate | None:
-    """Return a quantile of a histogram with an interval between order statistics; None if it is empty."""
+    """Return a quantile of a histogram with an interval between order statistics; None if it is
+    empty."""
     count = int(histogram.sum())
     if not count:
         return None
@@ -90,7 +96,8 @@ def estimate_quantile(
 
 
 def _value_of_rank(histogram: Array, edges: Array, rank: float) -> float:
-    """Return the value below which ``rank`` values are, linear between two edges; infinite above the last edge."""
+    """Return the value below which ``rank`` values are, linear between two edges; infinite above
+    the last edge."""
     below = np.concatenate([[0], np.cumsum(histogram)])
     cell = int(np.searchsorted(below[1:], rank, "left"))
     if cell >= len(edges):

@@ -1,4 +1,5 @@
-"""Report on two releases that answer the searches of real clients: sums by groups of clients, which can be added up."""
+"""Report on two releases that answer the searches of real clients: sums by groups of clients, which
+can be added up."""
 
 import hashlib
 import math
@@ -26,7 +27,8 @@ GROUPS = 100
 EDGES = 1e-4 * 1.05 ** np.arange(285)
 """Edges of the histogram of latencies, in seconds: from 0.1 ms to 104 s in steps of 5 %."""
 ALPHA, PLANNED = 0.05, 1000.0
-"""Error probability of the intervals that the service shows, and the searches at which they are narrowest."""
+"""Error probability of the intervals that the service shows, and the searches at which they are
+narrowest."""
 OVERLAP_DEPTH = 10
 QUANTILES = {"latency_p50": 0.5, "latency_p99": 0.99}
 RATES = ("errors", "nothing_found", "relevance", "clicks")
@@ -46,7 +48,8 @@ class ClientBucket:
         return cls(int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:16]) % GROUPS)
 
     def is_within(self, share: float) -> bool:
-        """Return whether the client belongs to a share of all clients. A larger share contains a smaller one."""
+        """Return whether the client belongs to a share of all clients. A larger share contains a
+        smaller one."""
         return self.position < share
 
 
@@ -56,7 +59,8 @@ def _zeros() -> NDArray[np.float64]:
 
 @dataclass
 class Counts:
-    """Sums over first-page searches of one release; each array but ``latency`` has a number per group of clients."""
+    """Sums over first-page searches of one release; each array but ``latency`` has a number per
+    group of clients."""
 
     searches: NDArray[np.float64] = field(default_factory=_zeros)  # with failed ones
     errors: NDArray[np.float64] = field(default_factory=_zeros)
@@ -75,7 +79,8 @@ class Counts:
     )  # histogram over EDGES
 
     def add_answer(self, group: int, found: bool, relevance: float | None, seconds: float) -> None:
-        """Count an answered search; `relevance` is 0 without a result, and None if the index is not calibrated."""
+        """Count an answered search; `relevance` is 0 without a result, and None if the index is not
+        calibrated."""
         self.searches[group] += 1
         self.nothing[group] += not found
         if relevance is not None:
@@ -127,7 +132,8 @@ class ReleaseIdentity:
     digest: str | None
 
     def same_model(self, other: "ReleaseIdentity") -> bool:
-        """Whether both are one registered version, whose collection may have been refreshed, or one release."""
+        """Whether both are one registered version, whose collection may have been refreshed, or one
+        release."""
         if self.version is None or other.version is None:
             return self == other
         return self.version == other.version
@@ -137,7 +143,9 @@ class ReleaseIdentity:
 class Metric:
     """A metric of both releases."""
 
-    name: str  # "errors", "nothing_found", "clicks", "relevance", "latency_p50", "latency_p99" (s) or "overlap_at_10"
+    # "errors", "nothing_found", "clicks", "relevance", "latency_p50", "latency_p99" (s) or
+    # "overlap_at_10"
+    name: str
     champion: Estimate | None
     candidate: Estimate | None
     comparison: Estimate | None  # candidate minus champion; the ratio of latencies; the overlap
@@ -148,7 +156,8 @@ class Report:
     """Sums of a comparison."""
 
     mode: Mode
-    share: float  # of the clients that the candidate answers (canary), or whose searches it repeats (shadow)
+    # of the clients that the candidate answers (canary), or whose searches it repeats (shadow)
+    share: float
     champion: ReleaseIdentity
     candidate: ReleaseIdentity
     since: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -202,7 +211,8 @@ class Report:
         return found
 
     def __add__(self, other: "Report") -> "Report":
-        """Return the sums of two replicas; raise ``ValueError`` if they compare other releases, or in another way."""
+        """Return the sums of two replicas; raise ``ValueError`` if they compare other releases, or
+        in another way."""
         same = {name: getattr(self, name) == getattr(other, name) for name in ("mode", "share")}
         same |= {
             name: getattr(self, name).same_model(getattr(other, name))
@@ -211,24 +221,35 @@ class Report:
         for name, equal in same.items():
             if not equal:
                 raise ValueError(
-                    f"two replicas differ in {name}: {getattr(self, name)} and {getattr(other, name)}; wait until both "
-                    "have loaded the same releases"
+                    f"two replicas differ in {name}: {getattr(self, name)} and "
+                    f"{getattr(other, name)}; wait until both have loaded the same releases"
                 )
         return replace(
-            self, since=min(self.since, other.since), counts_champion=self.counts_champion + other.counts_champion,
-            counts_candidate=self.counts_candidate + other.counts_candidate, overlap=self.overlap + other.overlap,
-            compared=self.compared + other.compared, dropped=self.dropped + other.dropped,
-        )  # fmt: skip
+            self,
+            since=min(self.since, other.since),
+            counts_champion=self.counts_champion + other.counts_champion,
+            counts_candidate=self.counts_candidate + other.counts_candidate,
+            overlap=self.overlap + other.overlap,
+            compared=self.compared + other.compared,
+            dropped=self.dropped + other.dropped,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the sums, with the metrics at the level ``ALPHA``."""
         return {
-            "mode": self.mode, "share": self.share, "since": self.since, "champion": asdict(self.champion),
-            "candidate": asdict(self.candidate), "metrics": [metric_json(metric) for metric in self.metrics()],
-            "counts_champion": self.counts_champion.to_json(), "counts_candidate": self.counts_candidate.to_json(),
-            "overlap": np.round(self.overlap, 6).tolist(), "compared": self.compared.tolist(), "dropped": self.dropped,
+            "mode": self.mode,
+            "share": self.share,
+            "since": self.since,
+            "champion": asdict(self.champion),
+            "candidate": asdict(self.candidate),
+            "metrics": [metric_json(metric) for metric in self.metrics()],
+            "counts_champion": self.counts_champion.to_json(),
+            "counts_candidate": self.counts_candidate.to_json(),
+            "overlap": np.round(self.overlap, 6).tolist(),
+            "compared": self.compared.tolist(),
+            "dropped": self.dropped,
             "id": self.id,
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Report":
@@ -249,15 +270,25 @@ class Report:
             if overlap.shape != (GROUPS,) or compared.shape != (GROUPS,):
                 raise ValueError("overlap or compared has another length")
             return cls(
-                mode, float(content["share"]), champion, candidate, str(content["since"]), parts[0], parts[1], overlap,
-                compared, int(content["dropped"]), str(content["id"]),
-            )  # fmt: skip
+                mode,
+                float(content["share"]),
+                champion,
+                candidate,
+                str(content["since"]),
+                parts[0],
+                parts[1],
+                overlap,
+                compared,
+                int(content["dropped"]),
+                str(content["id"]),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a report of bifocal serve: {error}") from error
 
 
 def overlap_at_10(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return the common results among the first ten of two answers, divided by the larger number of them; in [0, 1]."""
+    """Return the common results among the first ten of two answers, divided by the larger number of
+    them; in [0, 1]."""
     one, other = set(first[:OVERLAP_DEPTH]), set(second[:OVERLAP_DEPTH])
     larger = max(len(one), len(other))
     return len(one & other) / larger if larger else 1.0
@@ -266,12 +297,17 @@ def overlap_at_10(first: Sequence[str], second: Sequence[str]) -> float:
 def metric_json(metric: Metric) -> dict[str, Any]:
     """Return a metric as JSON; an interval without an upper end has null there."""
     return {"name": metric.name} | {
-        name: None if value is None else {
+        name: None
+        if value is None
+        else {
             "value": _finite(value.value),
-            "interval": None if value.interval is None else [_finite(end) for end in value.interval],
+            "interval": None
+            if value.interval is None
+            else [_finite(end) for end in value.interval],
         }
-        for name in ("champion", "candidate", "comparison") for value in (getattr(metric, name),)
-    }  # fmt: skip
+        for name in ("champion", "candidate", "comparison")
+        for value in (getattr(metric, name),)
+    }
 
 
 def _sums(counts: Counts, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

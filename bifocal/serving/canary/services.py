@@ -21,11 +21,14 @@ DNS = "dns+http://"
 def read_reports(
     services: Sequence[str], key: str | None = None, folder: Path | None = None
 ) -> tuple[Report | None, str | None]:
-    """Return the sum of the reports of the services at these addresses, and why one compares no candidate now.
+    """Return the sum of the reports of the services at these addresses, and why one compares no
+    candidate now.
 
     Args:
-        services: addresses; ``dns+http://name:port`` stands for all addresses of a name, such as pods.
-        folder: keeps the last report of each process, so that the sum has the counts of processes that ended.
+        services: addresses; ``dns+http://name:port`` stands for all addresses of a name, such as
+            pods.
+        folder: keeps the last report of each process, so that the sum has the counts of processes
+            that ended.
     """
     stopped, reports = None, []
     for service in [address for name in services for address in _addresses(name)]:
@@ -46,7 +49,8 @@ def read_reports(
 
 
 def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
-    """Write reports, and return all of the folder that compare the same versions as they, the present ones first."""
+    """Write reports, and return all of the folder that compare the same versions as they, the
+    present ones first."""
     folder.mkdir(parents=True, exist_ok=True)
     for report in reports:
         write_text(folder / f"{report.id}.json", json.dumps(report.to_json()) + "\n")
@@ -76,7 +80,8 @@ def _addresses(service: str) -> list[str]:
     parts = urlsplit(service.removeprefix("dns+"))
     try:
         found = getaddrinfo(parts.hostname, parts.port or 80, proto=IPPROTO_TCP)
-    except gaierror:  # a headless Service without a ready pod: the name itself is the service that does not answer
+    # a headless Service without a ready pod: the name itself is the service that does not answer
+    except gaierror:
         return [f"http://{parts.netloc}"]
     hosts = sorted({str(entry[4][0]) for entry in found})
     return [f"http://{f'[{host}]' if ':' in host else host}:{parts.port or 80}" for host in hosts]

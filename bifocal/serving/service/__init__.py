@@ -1,1 +1,2 @@
-"""HTTP service of a model and an index: search, heatmaps, thumbnails and a page. Needs no torch; extra ``serve``."""
+"""HTTP service of a model and an index: search, heatmaps, thumbnails and a page. Needs no torch;
+extra ``serve``."""

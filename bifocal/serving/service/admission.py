@@ -1,4 +1,5 @@
-"""ASGI middleware in front of all routes: who may call them, how often, and with what bodies; headers and the log."""
+"""ASGI middleware in front of all routes: who may call them, how often, and with what bodies;
+headers and the log."""
 
 import asyncio
 import hmac
@@ -34,8 +35,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 SECURITY = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+    "'self' data: blob:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "server": "bifocal",
@@ -46,7 +47,8 @@ GUARDED = (API, METRICS, f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
 PROBES = ("/healthz", "/readyz", f"{INFERENCE}/health/live", f"{INFERENCE}/health/ready")
 SENT_BYTES = 2**18
-"""Bytes of an answer that are sent at a time: a client that does not read keeps no more of them in memory."""
+"""Bytes of an answer that are sent at a time: a client that does not read keeps no more of them in
+memory."""
 GUESSES, GUESSES_PER_SECOND = 20, 0.2
 """Wrong keys of an address: at once, and on average."""
 MAX_CLIENTS = 10_000
@@ -137,7 +139,8 @@ class Access:
         self._guesses = RateLimit(GUESSES_PER_SECOND, GUESSES)
 
     def check(self, scope: Message, address: str) -> str:
-        """Return the key of the client, or else its address; raise 400, 401, 403 or 429 if it may not go on."""
+        """Return the key of the client, or else its address; raise 400, 401, 403 or 429 if it may
+        not go on."""
         settings, headers = self.settings, dict(scope["headers"])
         self._check_host(_name(headers.get(b"host", b"").decode("latin-1")))
         probe = scope["path"].startswith(f"{INFERENCE}/models/") and scope["path"].endswith(
@@ -186,7 +189,8 @@ class Access:
         raise HTTPException(400, "the header Host names another host: see --allowed-host")
 
     def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse the requests that a browser makes for a page of another site, unless its origin is listed."""
+        """Refuse the requests that a browser makes for a page of another site, unless its origin is
+        listed."""
         origin, site = (
             headers.get(name, b"").decode("latin-1") for name in (b"origin", b"sec-fetch-site")
         )
@@ -208,14 +212,16 @@ class Access:
 
 
 class RateLimit:
-    """Token buckets of clients: ``rate`` requests per second on average, ``burst`` at once, else twice as many."""
+    """Token buckets of clients: ``rate`` requests per second on average, ``burst`` at once, else
+    twice as many."""
 
     def __init__(self, rate: float, burst: float | None = None) -> None:
         self.rate, self.burst = rate, max(1.0, 2 * rate) if burst is None else burst
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, client: str, now: float | None = None, cost: int = 1) -> float:
-        """Count ``cost`` requests; return 0 if they may go on, else the seconds until the next one may."""
+        """Count ``cost`` requests; return 0 if they may go on, else the seconds until the next one
+        may."""
         if not self.rate:
             return 0.0
         now = time.monotonic() if now is None else now
@@ -245,7 +251,8 @@ def _bearer(value: bytes) -> bytes:
 
 
 def network_of(address: str) -> str:
-    """Return the address of a client as limits count it: a network of 64 bits for IPv6, which one client has whole."""
+    """Return the address of a client as limits count it: a network of 64 bits for IPv6, which one
+    client has whole."""
     found = parse_address(address)
     if isinstance(found, IPv6Address):
         return str(found.ipv4_mapped or ip_network((found, 64), strict=False))

@@ -1,4 +1,5 @@
-"""Routes under ``/api/v1``, and their JSON: bounded before it is parsed, and larger bodies parsed in a thread."""
+"""Routes under ``/api/v1``, and their JSON: bounded before it is parsed, and larger bodies parsed
+in a thread."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -62,8 +63,10 @@ class FailFast:
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the value of a body; raise 400 for one with too many elements or levels before it is parsed."""
-    # Within strings, backslashes and quotes of the text stand behind a backslash: what is left delimits the strings.
+    """Return the value of a body; raise 400 for one with too many elements or levels before it is
+    parsed."""
+    # Within strings, backslashes and quotes of the text stand behind a backslash: what is left
+    # delimits the strings.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     elements = plain.count(b'"') // 2
     if elements <= MAX_ELEMENTS:
@@ -163,9 +166,14 @@ def api_router(handlers: Handlers) -> APIRouter:
         """Search by the image file in the body; the file is not stored."""
         _check_content_type(content_type)
         query = SearchRequest(
-            plus=plus or [], minus=minus or [], where=_condition(where), group=group, per_group=per_group, k=k,
+            plus=plus or [],
+            minus=minus or [],
+            where=_condition(where),
+            group=group,
+            per_group=per_group,
+            k=k,
             offset=offset,
-        )  # fmt: skip
+        )
         found = await handlers.search(query, await request.body(), client_of(request))
         log(request, len(found.results), plus=query.plus, minus=query.minus)
         return written(found)
@@ -201,7 +209,8 @@ def api_router(handlers: Handlers) -> APIRouter:
         "/original", response_class=FileResponse, responses={200: {"content": {"image/*": {}}}}
     )
     async def original(id: ItemId, request: Request) -> FileResponse:
-        """Return the image file of an item as it is, with its EXIF data; 403 if the service sends no originals."""
+        """Return the image file of an item as it is, with its EXIF data; 403 if the service sends
+        no originals."""
         file, kind = await handlers.original(id, client_of(request))
         headers = {"cache-control": "private, no-cache"}
         return FileResponse(
@@ -241,7 +250,8 @@ def api_router(handlers: Handlers) -> APIRouter:
 
 
 def written(found: Results | ItemPage) -> Response:
-    """Return an answer as JSON. FastAPI would validate it first, which takes longer than the search."""
+    """Return an answer as JSON. FastAPI would validate it first, which takes longer than the
+    search."""
     answer = found.to_json() if isinstance(found, Results) else found
     content = json.dumps(
         answer, default=vars, ensure_ascii=False, allow_nan=False, separators=(",", ":")
@@ -250,7 +260,8 @@ def written(found: Results | ItemPage) -> Response:
 
 
 def client_of(request: Request) -> str:
-    """Return the client of a request: its header ``bifocal-client``, else its key, else its address."""
+    """Return the client of a request: its header ``bifocal-client``, else its key, else its
+    address."""
     named = request.headers.get(CLIENT, "") or request.headers.get("authorization", "")
     return named[:MAX_CHARACTERS] or (request.client.host if request.client else "")
 

@@ -1,4 +1,5 @@
-"""ASGI app of the service, with the routes outside the API: the page, health, readiness and metrics."""
+"""ASGI app of the service, with the routes outside the API: the page, health, readiness and
+metrics."""
 
 import asyncio
 import contextlib
@@ -39,8 +40,11 @@ ERRORS: Mapping[int, str] = {
 }
 
 TYPES: Mapping[str, str] = {
-    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json",
-}  # fmt: skip
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".json": "application/json",
+}
 """Type of a file of the page by its suffix."""
 
 
@@ -57,9 +61,12 @@ class Service(FastAPI):
 
 
 def create_app(
-    source: ModelSource, settings: Settings, deletions: Deletions | None = None, poll_seconds: float = 5.0,
+    source: ModelSource,
+    settings: Settings,
+    deletions: Deletions | None = None,
+    poll_seconds: float = 5.0,
     candidate: Candidate | None = None,
-) -> FastAPI:  # fmt: skip
+) -> FastAPI:
     """Return the ASGI app of the service."""
     metrics = Metrics()
     handlers = Handlers(source, settings, metrics, deletions or Deletions(), candidate)
@@ -85,10 +92,16 @@ def create_app(
         status: {"model": Error, "description": text} for status, text in ERRORS.items()
     }
     app = Service(
-        title="Bifocal search", version="1", description="Search images by sentences and images, and see where.",
-        lifespan=lifespan, responses=answers, openapi_url=f"{API}openapi.json", docs_url=None, redoc_url=None,
+        title="Bifocal search",
+        version="1",
+        description="Search images by sentences and images, and see where.",
+        lifespan=lifespan,
+        responses=answers,
+        openapi_url=f"{API}openapi.json",
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
-    )  # fmt: skip
+    )
     for router in (
         api_router(handlers),
         inference_router(handlers),
@@ -100,9 +113,11 @@ def create_app(
     app.add_exception_handler(HTTPException, _refused)
     app.add_middleware(Admission, settings=settings, metrics=metrics)
     app.add_middleware(
-        CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST", "DELETE"],
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["authorization", "content-type", CLIENT],
-    )  # fmt: skip
+    )
     return app
 
 
@@ -157,7 +172,8 @@ def probe_router(handlers: Handlers) -> APIRouter:
 
     @router.get("/readyz")
     async def ready() -> ServiceState:
-        """Return 200 once a model is loaded, and whether a newer one could not be loaded; else 503."""
+        """Return 200 once a model is loaded, and whether a newer one could not be loaded; else
+        503."""
         model, failure = handlers.loaded().model, handlers.reloader.failure
         status = "ready" if failure is None else f"ready with an older model: {failure}"
         return ServiceState(status, model.version.model)

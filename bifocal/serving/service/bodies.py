@@ -1,4 +1,5 @@
-"""Bodies of requests: read only where a route has one, and within a time; incomplete ones make room for others."""
+"""Bodies of requests: read only where a route has one, and within a time; incomplete ones make room
+for others."""
 
 import asyncio
 import math
@@ -25,7 +26,8 @@ SMALL = 65_536
 SLOW_SECONDS, SLOW_BYTES = 2.0, 1024
 """A body has this time, and after it this rate per second on average."""
 PARTS, PART_BYTES = 1000, 256
-"""A body may come in this number of parts, and in more of this average size: the event loop handles each."""
+"""A body may come in this number of parts, and in more of this average size: the event loop handles
+each."""
 
 
 def too_many() -> HTTPException:
@@ -43,7 +45,8 @@ class Body:
     Attributes:
         address: of the client.
         is_upload: whether it may hold image files; a body of sentences is small.
-        unread: whether the client sends a body that is not read, so that its connection must be closed.
+        unread: whether the client sends a body that is not read, so that its connection must be
+            closed.
         incomplete: whether the rest of the body is waited for.
         received: bytes.
     """
@@ -121,7 +124,8 @@ class Body:
         return bytes(content)
 
     async def drain(self, receive: Receive) -> None:
-        """Discard a large body for some time: if the connection is closed at once, its client loses the answer."""
+        """Discard a large body for some time: if the connection is closed at once, its client loses
+        the answer."""
         parts = PARTS if self.unread and not self._chunked and (self._size or 0) > SMALL else 0
         with suppress(TimeoutError):
             async with asyncio.timeout(SLOW_SECONDS):
@@ -137,7 +141,8 @@ class Body:
 class Places:
     """Places of requests, of all addresses and of one.
 
-    If all are taken, an incomplete body loses its place: the smallest of the address that has most of them.
+    If all are taken, an incomplete body loses its place: the smallest of the address that has most
+    of them.
     """
 
     def __init__(self, most: int, of_address: int) -> None:

@@ -1,4 +1,5 @@
-"""Two releases on the searches of clients: a share of the clients is answered by the second, or it repeats them."""
+"""Two releases on the searches of clients: a share of the clients is answered by the second, or it
+repeats them."""
 
 import asyncio
 import logging
@@ -63,7 +64,8 @@ class Candidate:
 
 
 class Answers:
-    """The last ``MAX_ANSWERS`` answers with their results: their clients may say which one they chose."""
+    """The last ``MAX_ANSWERS`` answers with their results: their clients may say which one they
+    chose."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, tuple[frozenset[str], Callable[[], None] | None]] = (
@@ -79,7 +81,8 @@ class Answers:
         return name
 
     def choose(self, name: str, item_id: str) -> bool:
-        """Note that the client chose an item; return whether the answer is known and has the item."""
+        """Note that the client chose an item; return whether the answer is known and has the
+        item."""
         items, count = self._answers.get(name, (frozenset[str](), None))
         if item_id not in items:
             return False
@@ -103,7 +106,8 @@ class Find(Protocol):
 
 
 class Comparison:
-    """Comparison of the champion, the release in use, with a candidate; counts begin anew with another version."""
+    """Comparison of the champion, the release in use, with a candidate; counts begin anew with
+    another version."""
 
     def __init__(
         self,
@@ -153,7 +157,8 @@ class Comparison:
     async def find(
         self, champion: LoadedModel, request: SearchRequest, upload: bytes | None, client: str
     ) -> Results:
-        """Return the results of a request; in a canary, the client may say which of them it chose."""
+        """Return the results of a request; in a canary, the client may say which of them it
+        chose."""
         candidate = self.reloader.loaded
         report = (
             None
@@ -226,9 +231,14 @@ class Comparison:
         return results
 
     async def _repeat(
-        self, report: Report, candidate: LoadedModel, request: SearchRequest, group: int, results: Results,
+        self,
+        report: Report,
+        candidate: LoadedModel,
+        request: SearchRequest,
+        group: int,
+        results: Results,
         seconds: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Repeat a search by the candidate, and compare its results with the champion's."""
         report.counts_champion.add_answer(group, results.found, results.relevance, seconds)
         start = time.perf_counter()
@@ -249,7 +259,8 @@ class Comparison:
         return ClientBucket.of(client, version.release or version.model_hash)
 
     def _report(self, champion: SearchModel, candidate: SearchModel) -> Report | None:
-        """Return the report of two releases; None while a candidate that was promoted is still in use as both."""
+        """Return the report of two releases; None while a candidate that was promoted is still in
+        use as both."""
         versions = champion.version, candidate.version
         if self._last is None or self._versions != versions:
             first, second = (

@@ -1,4 +1,5 @@
-"""Summary of a collection for clients: languages, metadata, examples, and the order of its items."""
+"""Summary of a collection for clients: languages, metadata, examples, and the order of its
+items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ class ExampleQuery(NamedTuple):
 
 @dataclass(frozen=True)
 class CollectionSummary:
-    """Columns of metadata and examples of a collection, and captions by item, spread over its rows."""
+    """Columns of metadata and examples of a collection, and captions by item, spread over its
+    rows."""
 
     columns: list[Column]
     examples: list[ExampleQuery]
@@ -47,7 +49,8 @@ class CollectionSummary:
 
     @cached_property
     def languages(self) -> list[str]:
-        """Languages of the captions. The first call takes a second: it loads the profiles of languages."""
+        """Languages of the captions. The first call takes a second: it loads the profiles of
+        languages."""
         return languages(self.captions)
 
 
@@ -62,7 +65,8 @@ def example_queries(captions: Mapping[str, Sequence[str]]) -> list[ExampleQuery]
 
 
 def languages(captions: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the languages of the captions as ISO 639-1 codes, the most frequent first; empty without captions."""
+    """Return the languages of the captions as ISO 639-1 codes, the most frequent first; empty
+    without captions."""
     first = [texts[0] for texts in captions.values() if texts]
     groups = [first[start : start + GROUP] for start in range(0, len(first), GROUP)]
     if not groups:
@@ -75,7 +79,8 @@ def languages(captions: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def columns(items: pa.Table) -> list[Column]:
-    """Return the metadata that a search can be restricted by, with the values of texts that have few."""
+    """Return the metadata that a search can be restricted by, with the values of texts that have
+    few."""
     found = []
     for name in items.column_names:
         if name.startswith(META) and (kind := _kind(items.schema.field(name).type)) is not None:
@@ -88,8 +93,8 @@ def columns(items: pa.Table) -> list[Column]:
 
 
 def newest_rows(items: pa.Table) -> NDArray[np.int64]:
-    """Return the rows of a table of items by the times of their column "date", the newest first; the last row first
-    without this column. Items without a date are last.
+    """Return the rows of a table of items by the times of their column "date", the newest first;
+    the last row first without this column. Items without a date are last.
     """
     rows = np.arange(len(items))[::-1]
     if DATE not in items.column_names or not pa.types.is_temporal(items.schema.field(DATE).type):

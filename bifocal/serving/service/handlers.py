@@ -1,4 +1,5 @@
-"""Answers of the service: from requests to results, heatmaps and thumbnails of the models in use."""
+"""Answers of the service: from requests to results, heatmaps and thumbnails of the models in
+use."""
 
 import asyncio
 import hashlib
@@ -41,17 +42,23 @@ SMALL = 1_000_000
 
 
 class Handlers:
-    """Searches, heatmaps and pictures by the model in use, or by a candidate for its share of the clients."""
+    """Searches, heatmaps and pictures by the model in use, or by a candidate for its share of the
+    clients."""
 
     def __init__(
-        self, source: ModelSource, settings: Settings, metrics: Metrics, deletions: Deletions,
+        self,
+        source: ModelSource,
+        settings: Settings,
+        metrics: Metrics,
+        deletions: Deletions,
         candidate: Candidate | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.settings, self.metrics, self.deletions = settings, metrics, deletions
         self.threads, self._registry = Threads(settings.threads), Turns(1)
         self.reloader = Reloader(source, self.threads, deletions, self._use)
         limits = settings.limits
-        # A file of a client that is decoded for long delays other files of clients, but not the pictures of the page.
+        # A file of a client that is decoded for long delays other files of clients, but not the
+        # pictures of the page.
         self.uploads, self.pictures = (
             Decoders(settings.decoders, limits.decode_seconds, limits.decoded_bytes)
             for _ in range(2)
@@ -72,7 +79,8 @@ class Handlers:
         return self.reloader.loaded
 
     def model_for(self, client: str) -> SearchModel:
-        """Return the model that answers a client: with a canary, a share of the clients have the candidate."""
+        """Return the model that answers a client: with a canary, a share of the clients have the
+        candidate."""
         candidate = None if self.comparison is None else self.comparison.candidate_for(client)
         return (candidate or self.loaded()).model
 
@@ -101,7 +109,8 @@ class Handlers:
         """Return the results of a request by one model.
 
         Args:
-            in_thread: also search a small index in a thread, so that a slow candidate delays no other request.
+            in_thread: also search a small index in a thread, so that a slow candidate delays no
+                other request.
         """
         search, index = loaded.model.search, loaded.model.index
         self.deletions.read_file()
@@ -151,10 +160,18 @@ class Handlers:
         ]
         texts = await loaded.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
         return EncodedQuery.of(
-            request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
-            exclude=exclude, group=request.group, per_group=request.per_group,
+            request.text,
+            request.plus,
+            request.minus,
+            images,
+            texts,
+            mode=request.mode,
+            where=request.where,
+            exclude=exclude,
+            group=request.group,
+            per_group=request.per_group,
             unknown=model.search.unknown_words(sentences, request.mode),
-        )  # fmt: skip
+        )
 
     def _check(self, request: SearchRequest) -> None:
         """Raise 400 for a request that contradicts the limits."""
@@ -190,7 +207,8 @@ class Handlers:
                 )
 
     async def decode(self, model: SearchModel, upload: bytes) -> DecodedImage:
-        """Return the pixels of an image file that a client sent; raise 400, 413 or 415 for another file."""
+        """Return the pixels of an image file that a client sent; raise 400, 413 or 415 for another
+        file."""
         if not model.accepts_images:
             raise HTTPException(
                 409, "this model reads published features, not image files: search by a sentence"
@@ -221,13 +239,23 @@ class Handlers:
         summary = model.summary
         languages = await asyncio.to_thread(lambda: summary.languages)
         return Information(
-            model=model.version.model, model_hash=model.version.model_hash, items=len(model.index),
-            languages=languages, accepts_images=model.accepts_images,
-            explains=model.pointer is not None, originals=settings.originals, deletes=settings.admin_key is not None,
-            modes=model.search.modes, columns=summary.columns,
-            examples=[example.text for example in summary.examples if example.item_id in model.index],
-            max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
-        )  # fmt: skip
+            model=model.version.model,
+            model_hash=model.version.model_hash,
+            items=len(model.index),
+            languages=languages,
+            accepts_images=model.accepts_images,
+            explains=model.pointer is not None,
+            originals=settings.originals,
+            deletes=settings.admin_key is not None,
+            modes=model.search.modes,
+            columns=summary.columns,
+            examples=[
+                example.text for example in summary.examples if example.item_id in model.index
+            ],
+            max_results=settings.max_results,
+            max_depth=settings.max_depth,
+            max_image_bytes=settings.limits.image_bytes,
+        )
 
     def item(self, item_id: str, client: str = "") -> ItemDetails:
         """Return an item."""
@@ -285,7 +313,8 @@ class Handlers:
         self.metrics.items.set(len(self.loaded().model.index))
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
+        """Return the result of a function that computes, in a thread; a ``ValueError`` becomes
+        400."""
         return await self.threads.searches.run(function, *arguments)
 
     def choose(self, answer: str, item_id: str) -> None:
@@ -302,7 +331,8 @@ class Handlers:
         return ComparisonState(compared.mode, compared.share, compared.state, report)
 
     def _row(self, item_id: str, client: str) -> tuple[SearchModel, int]:
-        """Return the model that answers a client, and the row of an item; raise 404 if it has none."""
+        """Return the model that answers a client, and the row of an item; raise 404 if it has
+        none."""
         model = self.model_for(client)
         self.deletions.read_file()
         try:

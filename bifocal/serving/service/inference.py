@@ -142,7 +142,8 @@ class InferenceResponse:
 
 
 def read_binary(body: bytes, length: str, limits: Limits) -> Any:
-    """Return the request of a body whose inputs of datatype BYTES are binary, each string after its length.
+    """Return the request of a body whose inputs of datatype BYTES are binary, each string after its
+    length.
 
     Args:
         length: bytes of the JSON at the start of the body, as its header says.
@@ -176,7 +177,8 @@ def read_binary(body: bytes, length: str, limits: Limits) -> Any:
 
 
 def _binary_strings(data: bytes, start: int, end: int, rows: int, most: int) -> list[str]:
-    """Return strings of at most ``most`` bytes, 0 for any number; one more than ``rows`` tells that there are more."""
+    """Return strings of at most ``most`` bytes, 0 for any number; one more than ``rows`` tells that
+    there are more."""
     found = list[str]()
     while start < end and not (rows and len(found) > rows):
         if start + 4 > end:
@@ -272,9 +274,11 @@ def inference_router(handlers: Handlers) -> APIRouter:
         inputs = [Tensor(name, "BYTES", [-1]) for name in names]
         output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
         limits = {
-            "max_elements": MAX_ELEMENTS, "max_depth": MAX_DEPTH, "max_rows": handlers.settings.limits.rows,
+            "max_elements": MAX_ELEMENTS,
+            "max_depth": MAX_DEPTH,
+            "max_rows": handlers.settings.limits.rows,
             "max_body_bytes": handlers.settings.limits.image_bytes,
-        }  # fmt: skip
+        }
         return ModelMetadata(
             MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output], limits
         )

@@ -1,4 +1,5 @@
-"""What changes while requests are answered: the model in use, sentences that wait for it, and deleted items."""
+"""What changes while requests are answered: the model in use, sentences that wait for it, and
+deleted items."""
 
 import asyncio
 import json
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
 LETTERS = 64
-"""Letters of a sentence by which its cost grows by one; each sentence of a batch costs as much as the longest."""
+"""Letters of a sentence by which its cost grows by one; each sentence of a batch costs as much as
+the longest."""
 MAX_COST, SHORT_COST = 128, 64
 """Largest cost of a batch, and of the sentences of a request that share a batch with others."""
 FAILED = "the newest model or index could not be loaded: see the log of the service"
@@ -31,7 +33,8 @@ FAILED = "the newest model or index could not be loaded: see the log of the serv
 
 
 class Deletions:
-    """Ids of deleted items, kept in a file of one JSON string per line, to which other processes may add.
+    """Ids of deleted items, kept in a file of one JSON string per line, to which other processes
+    may add.
 
     The indexes in use leave the items out: everybody else asks the index.
     """
@@ -91,7 +94,8 @@ class Deletions:
 
 
 def read_ids(text: str) -> tuple[list[str], list[str]]:
-    """Return the ids in lines of JSON strings, and the lines that a killed process or a full disk has cut.
+    """Return the ids in lines of JSON strings, and the lines that a killed process or a full disk
+    has cut.
 
     >>> read_ids('"a"\\n\\n"b c"\\n"to')
     (['a', 'b c'], ['"to'])
@@ -133,8 +137,9 @@ def batches(sentences: Sequence[str]) -> Iterator[list[str]]:
 class LoadedModel:
     """A model in memory with its threads; a request keeps the one that it started with.
 
-    Requests of short sentences that arrive while others are encoded form the next batch, clients in turn: one run of
-    the text encoder for all of them. Other requests are encoded by themselves, in parts.
+    Requests of short sentences that arrive while others are encoded form the next batch, clients in
+    turn: one run of the text encoder for all of them. Other requests are encoded by themselves, in
+    parts.
     """
 
     def __init__(self, model: "SearchModel", threads: Threads) -> None:
@@ -170,7 +175,8 @@ class LoadedModel:
         self._task = None
 
     def _take(self) -> list[tuple[list[str], asyncio.Future[NDArray[Any]], str]]:
-        """Return the first request of each client, then the second ones, up to the cost of a batch."""
+        """Return the first request of each client, then the second ones, up to the cost of a
+        batch."""
         order, counts = list[tuple[int, int]](), Counter[str]()
         for number, (*_, client) in enumerate(self._waiting):
             order.append((counts[client], number))
@@ -212,14 +218,16 @@ class ModelSource(Protocol):
         """Whether a previous key may come back: the previous model then stays loaded."""
 
     def key(self) -> str:
-        """Return a text that changes with the model or the index, or raise ``NoModel``; called every few seconds."""
+        """Return a text that changes with the model or the index, or raise ``NoModel``; called
+        every few seconds."""
 
     def load(self) -> "SearchModel":
         """Return the model with its index."""
 
 
 class Reloader:
-    """The model in use; a reversible source keeps the previous one in memory, to roll back without loading."""
+    """The model in use; a reversible source keeps the previous one in memory, to roll back without
+    loading."""
 
     def __init__(
         self,
@@ -241,7 +249,8 @@ class Reloader:
         self._previous: tuple[str, LoadedModel] | None = None
 
     async def refresh(self) -> None:
-        """Load model and index if one of them has changed; if that fails, the present ones stay in use."""
+        """Load model and index if one of them has changed; if that fails, the present ones stay in
+        use."""
         loop = asyncio.get_running_loop()
         try:
             key = await loop.run_in_executor(None, self.source.key)

@@ -1,4 +1,5 @@
-"""A model with the index of its collection: what one answer is computed from, and what is replaced as a whole."""
+"""A model with the index of its collection: what one answer is computed from, and what is replaced
+as a whole."""
 
 import base64
 import hashlib
@@ -38,7 +39,8 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Place of a phrase in an image, see ``bifocal.onnx.pointing.Place``; ``values`` (96, 96) are in [0, 1]."""
+    """Place of a phrase in an image, see ``bifocal.onnx.pointing.Place``; ``values`` (96, 96) are
+    in [0, 1]."""
 
     phrase: Phrase
     values: NDArray[np.float32]
@@ -47,11 +49,13 @@ class Heatmap:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Position of the highest value as fractions of the width and height; ties: nearest their center."""
+        """Position of the highest value as fractions of the width and height; ties: nearest their
+        center."""
         return peak(self.values)
 
     def data_url(self) -> str:
-        """Return a PNG whose opacity is the blurred cube of the heatmap, so that low values hide nothing."""
+        """Return a PNG whose opacity is the blurred cube of the heatmap, so that low values hide
+        nothing."""
         opacity = Image.fromarray((255 * self.values**3).round().astype(np.uint8))
         opacity = opacity.filter(ImageFilter.GaussianBlur(BLUR))
         buffer = BytesIO()
@@ -92,7 +96,8 @@ class SearchModel:
         return "image" in self.embedder.inputs
 
     def heatmaps(self, image: Any, phrases: Sequence[Phrase]) -> list[Heatmap]:
-        """Return the heatmap of each phrase. ``image`` is a file, or the output of the pointer's ``decoder``."""
+        """Return the heatmap of each phrase. ``image`` is a file, or the output of the pointer's
+        ``decoder``."""
         if self.pointer is None:
             raise ValueError("this model cannot show where a phrase is")
         places = self.pointer.locate(image, [phrase.text for phrase in phrases], SIDE)
@@ -109,7 +114,8 @@ def scale(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class RunSource:
-    """Model, collection and index of a run folder; other folders replace them and the root of the images."""
+    """Model, collection and index of a run folder; other folders replace them and the root of the
+    images."""
 
     reversible = False  # the times of its files are part of a key
 
@@ -149,7 +155,8 @@ class RunSource:
 def open_search_model(
     onnx: Path, collection: Path, index: Path | None, name: str, images: Path | None = None
 ) -> SearchModel:
-    """Return a model with collection and index (default exact search); ``ValueError`` if they have another model."""
+    """Return a model with collection and index (default exact search); ``ValueError`` if they have
+    another model."""
     embedder = Embedder(onnx, threads=1)
     search = open_search(onnx, embedder, collection, index, images)
     assert search.collection is not None

@@ -1,4 +1,5 @@
-"""Metrics for Prometheus, a log of one line per request (a JSON object, or a text for a terminal), and traces."""
+"""Metrics for Prometheus, a log of one line per request (a JSON object, or a text for a terminal),
+and traces."""
 
 import json
 import logging
@@ -34,7 +35,8 @@ COUNTS = (0, 1, 5, 10, 25, 50, 100)
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formatter that hides credentials in its lines by ``redact``, once for each of the words that repeat."""
+    """Formatter that hides credentials in its lines by ``redact``, once for each of the words that
+    repeat."""
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         super().__init__()
@@ -83,7 +85,8 @@ class TextFormatter(RedactingFormatter):
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Return whether a terminal shows a record: not files of the page, thumbnails and probes that are answered."""
+    """Return whether a terminal shows a record: not files of the page, thumbnails and probes that
+    are answered."""
     fields = getattr(record, "fields", {})
     return fields.get("route") not in QUIET or fields["status"] >= 400
 
@@ -126,7 +129,8 @@ class Metrics:
 def log_request(
     metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float
 ) -> None:
-    """Count a request, and log it with the ``log`` of its route in ``state``; ``route`` is a template of the path."""
+    """Count a request, and log it with the ``log`` of its route in ``state``; ``route`` is a
+    template of the path."""
     seconds = time.perf_counter() - start
     metrics.requests.labels(route, str(status)).observe(seconds)
     fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 1)}
@@ -134,11 +138,12 @@ def log_request(
 
 
 def add_traces(app: "FastAPI", processor: Any = None) -> bool:
-    """Send a span of each request by OpenTelemetry if the environment names a collector, and return whether.
+    """Send a span of each request by OpenTelemetry if the environment names a collector, and return
+    whether.
 
-    Needs the extra ``traces`` then. The other variables of OpenTelemetry hold too, such as ``OTEL_SERVICE_NAME`` and
-    ``OTEL_TRACES_SAMPLER``. A span has method, path and status, and belongs to the trace of the header ``traceparent``;
-    it has no text of a query.
+    Needs the extra ``traces`` then. The other variables of OpenTelemetry hold too, such as
+    ``OTEL_SERVICE_NAME`` and ``OTEL_TRACES_SAMPLER``. A span has method, path and status, and
+    belongs to the trace of the header ``traceparent``; it has no text of a query.
 
     Args:
         processor: of the spans; by default, it sends them in batches to the collector.
@@ -160,9 +165,12 @@ def add_traces(app: "FastAPI", processor: Any = None) -> bool:
     provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
     middleware: Any = OpenTelemetryMiddleware
     app.add_middleware(
-        middleware, tracer_provider=provider, excluded_urls=PROBES, exclude_spans=["receive", "send"],
+        middleware,
+        tracer_provider=provider,
+        excluded_urls=PROBES,
+        exclude_spans=["receive", "send"],
         server_request_hook=_without_query,
-    )  # fmt: skip
+    )
     return True
 
 

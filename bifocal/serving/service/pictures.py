@@ -1,4 +1,5 @@
-"""Image files in processes with a deadline and a memory limit, and small pictures of the items, without metadata."""
+"""Image files in processes with a deadline and a memory limit, and small pictures of the items,
+without metadata."""
 
 import asyncio
 import os
@@ -33,7 +34,8 @@ _limited = False
 
 
 class Decoders:
-    """Processes that decode image files. A process that exceeds a limit is killed, and a new one decodes the next file.
+    """Processes that decode image files. A process that exceeds a limit is killed, and a new one
+    decodes the next file.
 
     Args:
         processes: files that are decoded at a time.
@@ -52,7 +54,8 @@ class Decoders:
         await to_process.run_sync(limit_process, self.memory, limiter=self._limiter)
 
     async def run(self, decode: Callable[..., T], *arguments: object) -> T:
-        """Return the result of a function that decodes an image file; raise 400, 413 or 415 for another file."""
+        """Return the result of a function that decodes an image file; raise 400, 413 or 415 for
+        another file."""
         async with self._turns.turn():
             try:
                 await self.start()
@@ -73,7 +76,8 @@ class Decoders:
 
 
 def refusal(error: ValueError) -> HTTPException:
-    """Return the answer to an image file that is not accepted: 413 above a limit, 415 of another format, else 400."""
+    """Return the answer to an image file that is not accepted: 413 above a limit, 415 of another
+    format, else 400."""
     status = (
         413
         if isinstance(error, LargeImageError)
@@ -173,7 +177,8 @@ def thumbnail(file: Path, side: int) -> bytes:
 
 
 def small_picture(file: Path, side: int) -> Image.Image:
-    """Return an image file with at most ``side`` pixels along its longer side, in sRGB and without any metadata."""
+    """Return an image file with at most ``side`` pixels along its longer side, in sRGB and without
+    any metadata."""
     image = open_image(file, max_pixels(), side)
     image.thumbnail((side, side))
     return Image.fromarray(

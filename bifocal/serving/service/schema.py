@@ -1,4 +1,5 @@
-"""Bodies of requests and answers, which FastAPI checks and describes in its OpenAPI document; see also ``Results``."""
+"""Bodies of requests and answers, which FastAPI checks and describes in its OpenAPI document; see
+also ``Results``."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
@@ -21,9 +22,11 @@ class SearchRequest:
         like: id of an item to search by its image; the item is not a result.
         plus: sentences whose vectors are added to the query.
         minus: sentences whose vectors are subtracted.
-        mode: "vectors"; "hybrid" to find items by the words of their captions and metadata as well; "regions" to find
-            items of which one region fits. The last two need text and nothing else to search by.
-        where: condition of each metadata column: a value, a list of values, or {"min": a, "max": b}.
+        mode: "vectors"; "hybrid" to find items by the words of their captions and metadata as well;
+            "regions" to find items of which one region fits. The last two need text and nothing
+            else to search by.
+        where: condition of each metadata column: a value, a list of values, or {"min": a, "max":
+            b}.
         group: metadata column; an answer has at most per_group results with the same value.
         per_group: results of each value of group.
         k: results of the answer.
@@ -99,7 +102,8 @@ class ItemPage:
     """A page of the collection.
 
     Attributes:
-        results: the newest first, by the column "date" of the metadata; without it, the last of the collection first.
+        results: the newest first, by the column "date" of the metadata; without it, the last of the
+            collection first.
         items: number of items that fulfill the filter.
         more: whether a further page has items.
     """
@@ -117,8 +121,8 @@ class ComparisonState:
         mode: "canary" or "shadow".
         share: of the clients that the candidate answers, or whose searches it repeats.
         state: "running", or why no candidate is compared now.
-        report: releases, metrics with confidence intervals, and the sums that they come from; null before the first
-            pair of releases.
+        report: releases, metrics with confidence intervals, and the sums that they come from; null
+            before the first pair of releases.
     """
 
     mode: Literal["canary", "shadow"]
@@ -134,11 +138,12 @@ class PhraseHeatmap:
     Attributes:
         text: the phrase.
         start, end: its characters in the sentence.
-        point: x and y of the highest value, as fractions of width and height: a guess. Null if the phrase is probably
-            not in the image.
-        heatmap: data URL of a PNG over the image stretched to a square; its opacity is the blurred cube of the heatmap,
-            which is scaled to [0, 1]. Null without a point.
-        probability: calibrated probability that the phrase is in the image; null if the model cannot tell.
+        point: x and y of the highest value, as fractions of width and height: a guess. Null if the
+            phrase is probably not in the image.
+        heatmap: data URL of a PNG over the image stretched to a square; its opacity is the blurred
+            cube of the heatmap, which is scaled to [0, 1]. Null without a point.
+        probability: calibrated probability that the phrase is in the image; null if the model
+            cannot tell.
     """
 
     text: str

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from bifocal.onnx.limits import Limits
 
 API_KEYS, ADMIN_KEY = "BIFOCAL_API_KEYS", "BIFOCAL_ADMIN_KEY"
-"""Variables of the environment: keys of clients, separated by commas, and the key that may delete."""
+"""Variables of the environment: keys of clients, separated by commas, and the key that may
+delete."""
 
 
 @dataclass(frozen=True)

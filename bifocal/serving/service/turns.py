@@ -69,7 +69,8 @@ class Turns:
                 self._taken[client] += 1
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
+        """Return the result of a function that computes, in a thread; a ``ValueError`` becomes
+        400."""
         async with self.turn():
             try:
                 return await asyncio.get_running_loop().run_in_executor(
@@ -80,7 +81,8 @@ class Turns:
 
 
 class Threads:
-    """Threads of a service: searches by short sentences have their own, and no other work delays them."""
+    """Threads of a service: searches by short sentences have their own, and no other work delays
+    them."""
 
     def __init__(self, count: int, initializer: Callable[[], None] | None = None) -> None:
         self.searches = Turns(count, initializer=initializer)

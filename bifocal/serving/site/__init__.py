@@ -1,1 +1,2 @@
-"""A static copy of the search page: a folder that any web server serves, with the model in the browser."""
+"""A static copy of the search page: a folder that any web server serves, with the model in the
+browser."""

@@ -33,7 +33,8 @@ METHOD = 2  # of the encoder: the default takes twice the time and saves 5 %
 
 
 def write_vectors(model: SearchModel, rows: NDArray[np.int64], folder: Path) -> None:
-    """Write the vectors of rows of the index as int8 with a scale each, and their biases, if the index has them."""
+    """Write the vectors of rows of the index as int8 with a scale each, and their biases, if the
+    index has them."""
     values, scales = quantize_rows(np.asarray(model.index.vectors[rows], dtype=np.float32))
     (folder / "vectors.i8").write_bytes(values.tobytes())
     (folder / "scales.f32").write_bytes(scales.astype("<f4").tobytes())
@@ -110,7 +111,8 @@ def site_thumbnail(file: Path) -> bytes:
 
 
 def describe_column(column: Column, values: pa.ChunkedArray) -> dict[str, Any]:
-    """Return a column of metadata as ``page/filter.js`` reads it; the values of times are milliseconds since 1970."""
+    """Return a column of metadata as ``page/filter.js`` reads it; the values of times are
+    milliseconds since 1970."""
     found = asdict(column) | {"type": _type(column, values.type)}
     if column.kind == "time":
         found["filtered"] = [_milliseconds(value) for value in values.to_pylist()]

@@ -1,7 +1,9 @@
-"""ONNX Runtime for browsers: files of an npm package, verified by their hashes, in the wheel or in a cache of the user.
+"""ONNX Runtime for browsers: files of an npm package, verified by their hashes, in the wheel or in
+a cache of the user.
 
     python -m bifocal.serving.site.npm              fetch the files, unless they are there
-    python -m bifocal.serving.site.npm FILE.tgz     take them from a package that 'npm pack' fetched elsewhere
+    python -m bifocal.serving.site.npm FILE.tgz     take them from a package that 'npm pack' fetched
+    elsewhere
 
 Needs only the standard library and ``bifocal.durable``, because the build of the wheel runs it.
 """
@@ -27,7 +29,8 @@ SECONDS = 600
 
 
 def vendored_files() -> Path:
-    """Return a folder with the files ``ort.js`` and ``ort.wasm``; npm fetches them if they are nowhere."""
+    """Return a folder with the files ``ort.js`` and ``ort.wasm``; npm fetches them if they are
+    nowhere."""
     cache = cache_folder()
     for folder in (PACKAGED, cache):
         if _is_complete(folder):
@@ -36,26 +39,33 @@ def vendored_files() -> Path:
         try:
             subprocess.run(
                 ["npm", "pack", NAME, "--loglevel", "error", "--pack-destination", temporary],
-                check=True, capture_output=True, text=True, cwd=temporary, timeout=SECONDS,
-            )  # fmt: skip
+                check=True,
+                capture_output=True,
+                text=True,
+                cwd=temporary,
+                timeout=SECONDS,
+            )
         except (OSError, subprocess.SubprocessError) as error:
             reason = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
             raise FileNotFoundError(
-                f"{NAME} is not in this installation, and npm cannot fetch it ({reason}): install Node.js with npm and "
-                f"try again with a network; or run 'npm pack {NAME}' on another machine, and here "
-                "'python -m bifocal.serving.site.npm FILE.tgz'"
+                f"{NAME} is not in this installation, and npm cannot fetch it ({reason}): "
+                "install Node.js with npm and try again with a network; or run 'npm pack "
+                f"{NAME}' on another machine, and here 'python -m bifocal.serving.site.npm "
+                "FILE.tgz'"
             ) from error
         (package,) = Path(temporary).glob("*.tgz")
         return unpack(package, cache)
 
 
 def unpack(package: Path, folder: Path) -> Path:
-    """Write the pinned files of a package to a folder, in place of an incomplete copy, and return it."""
+    """Write the pinned files of a package to a folder, in place of an incomplete copy, and return
+    it."""
     algorithm, _, expected = PINNED["integrity"].partition("-")
     found = base64.b64encode(hashlib.new(algorithm, package.read_bytes()).digest()).decode()
     if found != expected:
         raise ValueError(
-            f"{package.name} has the {algorithm} {found}, expected {expected} of {NAME}: fetch it again"
+            f"{package.name} has the {algorithm} {found}, expected {expected} of {NAME}: fetch "
+            "it again"
         )
     with new_folder(folder, replace=True) as partial, tarfile.open(package) as archive:
         for name, file in PINNED["files"].items():

@@ -1,4 +1,5 @@
-"""Places of phrases in a static copy: what the page computes them from, as ``bifocal.onnx.pointing`` does."""
+"""Places of phrases in a static copy: what the page computes them from, as
+``bifocal.onnx.pointing`` does."""
 
 import shutil
 from collections.abc import Sequence
@@ -45,19 +46,26 @@ def write_places(head: PointingHead, files: Sequence[Path | None], folder: Path)
     )
     description = {name: getattr(head, name) for name in VALUES}
     description |= {
-        "shapes": shapes, "classes": len(read.presence), "components": components, "side": SIDE, "blur": BLUR,
-        "separators": sorted(SEPARATORS), "articles": sorted(ARTICLES), "max_phrases": MAX_PHRASES,
-    }  # fmt: skip
+        "shapes": shapes,
+        "classes": len(read.presence),
+        "components": components,
+        "side": SIDE,
+        "blur": BLUR,
+        "separators": sorted(SEPARATORS),
+        "articles": sorted(ARTICLES),
+        "max_phrases": MAX_PHRASES,
+    }
     write_json(folder / "head.json", description | _similarity(head.directory, folder))
     return size
 
 
 def encode_image(cells: Sequence[Array], presence: Array) -> bytes:
-    """Return class probabilities (K,) of an image, and of its cells (h, w, K) at each size as two matrices of int8.
+    """Return class probabilities (K,) of an image, and of its cells (h, w, K) at each size as two
+    matrices of int8.
 
-    The singular vectors of the largest singular values give the matrices: components (r, K) of the classes and
-    (r, cells) of the cells, with one scale for each of the r pairs. Before, the means of each class and of each cell
-    are subtracted: neither changes the standardized map of a phrase.
+    The singular vectors of the largest singular values give the matrices: components (r, K) of the
+    classes and (r, cells) of the cells, with one scale for each of the r pairs. Before, the means
+    of each class and of each cell are subtracted: neither changes the standardized map of a phrase.
     """
     centered = np.concatenate([_centered(values) for values in cells])
     left, sizes, right = np.linalg.svd(centered, full_matrices=False)
@@ -75,7 +83,8 @@ def _centered(values: Array) -> Array:
 
 
 def _similarity(head: Path, folder: Path) -> dict[str, Any]:
-    """Write the sentence encoder with the vectors of the classes, or the texts of the classes without one."""
+    """Write the sentence encoder with the vectors of the classes, or the texts of the classes
+    without one."""
     if not (head / SENTENCES).is_file():
         shutil.copy(head / CLASSES, folder / CLASSES)
         return {"encoder": None}

@@ -1,4 +1,5 @@
-"""Descriptions of vectorizers, from which the page turns a sentence into inputs of the text encoder."""
+"""Descriptions of vectorizers, from which the page turns a sentence into inputs of the text
+encoder."""
 
 import json
 from collections.abc import Callable
@@ -24,13 +25,15 @@ class NotInBrowsers(ValueError):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(
-            f"the vectorizer {name} {reason}; a static copy can have token ids of a vocabulary, TFIDF with English "
-            "stems, the WordPiece tokens of BERT, and CLIP's byte pairs. Use 'bifocal serve' for this model"
+            f"the vectorizer {name} {reason}; a static copy can have token ids of a "
+            "vocabulary, TFIDF with English stems, the WordPiece tokens of BERT, and CLIP's "
+            "byte pairs. Use 'bifocal serve' for this model"
         )
 
 
 def describe_readers(onnx: Path) -> list[Description]:
-    """Return the descriptions that ``page/vectorizers.js`` reads, one per vectorizer, in the order of the inputs."""
+    """Return the descriptions that ``page/vectorizers.js`` reads, one per vectorizer, in the order
+    of the inputs."""
     vocabulary, folder = onnx / Vocabulary.FILE, onnx / "text"
     if is_towers(onnx):
         return [_describe_tokens(TowerTokens(onnx))]

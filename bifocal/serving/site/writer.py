@@ -1,4 +1,5 @@
-"""Writes a static copy: the page, the text encoder with weights of int8, thumbnails, and the items."""
+"""Writes a static copy: the page, the text encoder with weights of int8, thumbnails, and the
+items."""
 
 import hashlib
 import json
@@ -97,7 +98,8 @@ def write_site(
 
 
 def _write_page(folder: Path) -> None:
-    """Write the service's page, where files of ``page/static`` replace its files with the same names."""
+    """Write the service's page, where files of ``page/static`` replace its files with the same
+    names."""
     (folder / "page").mkdir()
     page = files("bifocal.serving") / "page"
     own = {file.name: file for file in (page / "static").iterdir()}
@@ -127,7 +129,8 @@ def _write_graph(model: SearchModel, graphs: Path, rows: NDArray[np.int64], file
     cosine = float(((vectors * expected).sum(axis=1) / norms).min())
     if cosine < MIN_COSINE:
         raise ValueError(
-            f"the text encoder of int8 differs from the model: cosine {cosine:.4f}, at least {MIN_COSINE}"
+            f"the text encoder of int8 differs from the model: cosine {cosine:.4f}, at least "
+            f"{MIN_COSINE}"
         )
     return cosine
 
@@ -156,7 +159,8 @@ def _write_thumbnails(model: SearchModel, rows: NDArray[np.int64], folder: Path)
 
 
 def _digest(folder: Path) -> str:
-    """Return a hash of the files of a folder: browsers keep files by their addresses, so new data has a new one."""
+    """Return a hash of the files of a folder: browsers keep files by their addresses, so new data
+    has a new one."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(
@@ -168,7 +172,8 @@ def _digest(folder: Path) -> str:
 
 
 def quantize_weights(source: Path, file: Path) -> None:
-    """Write a graph with tables and matrices as int8, a scale per row, output or gate; it computes in float32."""
+    """Write a graph with tables and matrices as int8, a scale per row, output or gate; it computes
+    in float32."""
     model = onnx.load(source)
     store_as_int8(model.graph, _scaled_axes(model.graph))
     onnx.save(model, file)

@@ -1,4 +1,5 @@
-"""Tokenizers of open_clip as a ``tokenizer.json``: CLIP's byte pair encoding, and published ones."""
+"""Tokenizers of open_clip as a ``tokenizer.json``: CLIP's byte pair encoding, and published
+ones."""
 
 import re
 import string
@@ -15,7 +16,8 @@ QUOTES = {"‘": "'", "’": "'", "“": '"', "”": '"'}
 
 
 def tower_tokenizer(tokenizer: Any, context_length: int) -> "Tokenizer | None":
-    """Return a fast tokenizer equal to one of open_clip for plain text, with its padding; None if there is none."""
+    """Return a fast tokenizer equal to one of open_clip for plain text, with its padding; None if
+    there is none."""
     own = clip_tokenizer(tokenizer, context_length)
     if own is not None or not is_published(tokenizer):
         return own
@@ -27,9 +29,11 @@ def tower_tokenizer(tokenizer: Any, context_length: int) -> "Tokenizer | None":
     if tokenizer.clean_fn.__name__ == CLEANED[1]:
         marks = re.escape(string.punctuation.replace("_", ""))
         steps = [
-            normalizers.Replace("_", " "), normalizers.Replace(Regex(f"[{marks}]"), ""), normalizers.Lowercase(),
+            normalizers.Replace("_", " "),
+            normalizers.Replace(Regex(f"[{marks}]"), ""),
+            normalizers.Lowercase(),
             *steps,
-        ]  # fmt: skip
+        ]
     fast.normalizer = normalizers.Sequence(
         [*steps, *([fast.normalizer] if fast.normalizer else [])]
     )
@@ -41,7 +45,8 @@ def tower_tokenizer(tokenizer: Any, context_length: int) -> "Tokenizer | None":
 
 
 def is_published(tokenizer: Any) -> bool:
-    """Return whether a tokenizer of open_clip only cleans the text of a published, fast one, and pads its ids."""
+    """Return whether a tokenizer of open_clip only cleans the text of a published, fast one, and
+    pads its ids."""
     clean, own = (
         getattr(getattr(tokenizer, "clean_fn", None), "__name__", ""),
         getattr(tokenizer, "tokenizer", None),
@@ -53,9 +58,11 @@ def is_published(tokenizer: Any) -> bool:
 
 
 def clip_tokenizer(simple: Any, context_length: int) -> "Tokenizer | None":
-    """Return a fast byte-pair tokenizer equal to open_clip's for plain text; None for other than its default cleaning.
+    """Return a fast byte-pair tokenizer equal to open_clip's for plain text; None for other than
+    its default cleaning.
 
-    Unlike open_clip, it straightens quotes but does not repair wrongly decoded text and HTML entities.
+    Unlike open_clip, it straightens quotes but does not repair wrongly decoded text and HTML
+    entities.
     """
     merges = getattr(simple, "bpe_ranks", None)
     if (

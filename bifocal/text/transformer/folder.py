@@ -1,4 +1,5 @@
-"""Folders of pretrained transformers, as Hugging Face and sentence-transformers publish them. Loads without torch."""
+"""Folders of pretrained transformers, as Hugging Face and sentence-transformers publish them. Loads
+without torch."""
 
 import json
 import math
@@ -67,8 +68,8 @@ class TransformerFolder:
         for name in (CONFIG, TOKENIZER, WEIGHTS):
             if not any(transformer.glob(name)):
                 raise FileNotFoundError(
-                    f"{transformer} has no {name}: expected the folder of a transformer with {CONFIG}, {TOKENIZER} and "
-                    "model.safetensors"
+                    f"{transformer} has no {name}: expected the folder of a transformer with "
+                    f"{CONFIG}, {TOKENIZER} and model.safetensors"
                 )
         poolings: tuple[str, ...] = ("mean_tokens",)
         layers: list[DenseLayer | None] = []
@@ -81,7 +82,8 @@ class TransformerFolder:
                 layers.append(None)
             elif kind != "Transformer":
                 raise ValueError(
-                    f"{path / MODULES} has a module {kind!r}; supported are Transformer, Pooling, Dense and Normalize"
+                    f"{path / MODULES} has a module {kind!r}; supported are Transformer, "
+                    "Pooling, Dense and Normalize"
                 )
         return cls(path, transformer, poolings, tuple(layers), _max_tokens(transformer))
 
@@ -91,7 +93,8 @@ class TransformerFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the network, without its name and the version and data type of its file."""
+        """Configuration of the network, without its name and the version and data type of its
+        file."""
         config: dict[str, Any] = json.loads((self.transformer / CONFIG).read_text())
         return {name: value for name, value in config.items() if name not in NOT_OF_THE_NETWORK}
 
@@ -101,7 +104,8 @@ class TransformerFolder:
         return int(self.config.get("hidden_size") or self.config["dim"])  # "dim" in DistilBERT
 
     def identity(self) -> str:
-        """Return what the vectors depend on besides the tokens: network, poolings, layers and digests of weights."""
+        """Return what the vectors depend on besides the tokens: network, poolings, layers and
+        digests of weights."""
         weights = [file_digest(file) for file in sorted(self.root.rglob("*.safetensors"))]
         return repr(
             (
@@ -160,7 +164,8 @@ def _poolings(file: Path) -> tuple[str, ...]:
     ]
     if unknown or not chosen:
         raise ValueError(
-            f"{file} has the pooling {', '.join(unknown) or 'none'}; supported are {', '.join(POOLINGS)}"
+            f"{file} has the pooling {', '.join(unknown) or 'none'}; supported are "
+            f"{', '.join(POOLINGS)}"
         )
     return chosen
 
@@ -200,6 +205,12 @@ def one_source(arguments: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message if both or neither of ``model`` and ``path`` are given."""
     given = [name for name in ("model", "path") if arguments.get(name) is not None]
     if not given:
-        yield "path is missing: set it to the folder of a pretrained transformer, or model to its name on Hugging Face"
+        yield (
+            "path is missing: set it to the folder of a pretrained transformer, or model to "
+            "its name on Hugging Face"
+        )
     elif len(given) > 1:
-        yield f"model {arguments['model']!r} and path {arguments['path']!r} are both given: leave one out"
+        yield (
+            f"model {arguments['model']!r} and path {arguments['path']!r} are both given: "
+            "leave one out"
+        )

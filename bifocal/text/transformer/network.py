@@ -26,7 +26,8 @@ MISSING = (
 
 
 class Transformer(nn.Module):
-    """The L + 1 hidden states (B, T, K) of a headless transformer for ids (B, T) and lengths (B,), embeddings first."""
+    """The L + 1 hidden states (B, T, K) of a headless transformer for ids (B, T) and lengths (B,),
+    embeddings first."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -84,7 +85,8 @@ def transformers_library() -> Any:
 
 
 class SentenceTower(nn.Module):
-    """Sentence-BERT: transformer, poolings, layers of vectors; ids (B, T), lengths (B,) -> (B, K)."""
+    """Sentence-BERT: transformer, poolings, layers of vectors; ids (B, T), lengths (B,) -> (B,
+    K)."""
 
     def __init__(
         self, transformer: Transformer, poolings: Sequence[str], layers: nn.Sequential
@@ -121,9 +123,11 @@ class SentenceTower(nn.Module):
 
 
 class TokenStates(nn.Module):
-    """States (B, L, T - before, K) of a sentence without ``before`` and ``after`` special tokens, and lengths (B,).
+    """States (B, L, T - before, K) of a sentence without ``before`` and ``after`` special tokens,
+    and lengths (B,).
 
-    Layer 0 is the embedding, -1 the last. States are rounded to float16, as in the text store, and zero after the end.
+    Layer 0 is the embedding, -1 the last. States are rounded to float16, as in the text store, and
+    zero after the end.
     """
 
     def __init__(
@@ -134,7 +138,8 @@ class TokenStates(nn.Module):
         unknown = [layer for layer in layers if not -count - 1 <= layer <= count]
         if unknown:
             raise ValueError(
-                f"the transformer has no layer {unknown[0]}: give numbers from {-count - 1} to {count}"
+                f"the transformer has no layer {unknown[0]}: give numbers from {-count - 1} to "
+                f"{count}"
             )
         self.transformer, self.layers, self.before, self.after = (
             transformer,
@@ -175,7 +180,8 @@ def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
 def token_vectors(
     folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_size: int = 1024
 ) -> Vectors:
-    """Return a vector (V, K) for each token: mean of the last states with special tokens (Model2Vec, 2024)."""
+    """Return a vector (V, K) for each token: mean of the last states with special tokens
+    (Model2Vec, 2024)."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     transformer = Transformer.load(folder.transformer).to(device)
     before, after = tokenizer.special_ids()
@@ -212,7 +218,8 @@ def _write_vectors(encoder: TransformerFolder, texts: Sequence[str], file: Path)
 def batches_by_length(
     rows: Sequence[NDArray[np.int32]], batch_size: int
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Yield numbers of rows, their ids (B, T) and lengths (B,); rows of similar length share a batch."""
+    """Yield numbers of rows, their ids (B, T) and lengths (B,); rows of similar length share a
+    batch."""
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     for start in range(0, len(rows), batch_size):
         numbers = order[start : start + batch_size]

@@ -22,7 +22,8 @@ def write_tiny_transformer(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Path:
-    """Write a BERT of random weights and 2 heads, whose vocabulary is the sentences' words; return its folder."""
+    """Write a BERT of random weights and 2 heads, whose vocabulary is the sentences' words; return
+    its folder."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel
 

@@ -1,4 +1,5 @@
-"""Vectorizers: fitted on the training captions, saved with the text, loaded to vectorize new sentences."""
+"""Vectorizers: fitted on the training captions, saved with the text, loaded to vectorize new
+sentences."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ ARTIFACT_FILES, CHECKPOINTS = ("manifest.json", "fingerprint.json"), "checkpoint
 
 
 class Vectorizer(Protocol):
-    """A dataclass whose ``__init__`` fields are its arguments; only ``fit`` reads the file or folder ``path``."""
+    """A dataclass whose ``__init__`` fields are its arguments; only ``fit`` reads the file or
+    folder ``path``."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -30,7 +32,8 @@ class Vectorizer(Protocol):
     def fit(
         self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
     ) -> dict[str, float]:
-        """Learn from the training captions and return metrics; an interrupted training resumes at ``checkpoints``."""
+        """Learn from the training captions and return metrics; an interrupted training resumes at
+        ``checkpoints``."""
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Encode captions."""
@@ -56,7 +59,8 @@ class FittedVectorizer:
 
 @dataclass(frozen=True)
 class CachedVectorizer(FittedVectorizer):
-    """A fitted vectorizer that keeps encoded sentences in memory (6 kB per token of ELMo), for repeated use."""
+    """A fitted vectorizer that keeps encoded sentences in memory (6 kB per token of ELMo), for
+    repeated use."""
 
     _encoded: dict[str, tuple[Array, Array | None]] = field(
         default_factory=dict, init=False, repr=False
@@ -77,7 +81,8 @@ class CachedVectorizer(FittedVectorizer):
 def training_documents(
     vectorizer: Vectorizer, image_ids: Sequence[str], captions: Sequence[str]
 ) -> list[str]:
-    """Return the texts that ``fit`` of this vectorizer takes: the captions, or the joined captions of each image."""
+    """Return the texts that ``fit`` of this vectorizer takes: the captions, or the joined captions
+    of each image."""
     if getattr(vectorizer, "documents", "captions") == "captions":
         return list(captions)
     joined: dict[str, list[str]] = {}
@@ -89,7 +94,8 @@ def training_documents(
 def write_text(
     directory: Path, vectorizer: Vectorizer, caption_ids: Sequence[int], captions: Sequence[str]
 ) -> dict[str, float]:
-    """Write the captions as the fitted ``vectorizer`` encodes them, and the vectorizer; return its counts."""
+    """Write the captions as the fitted ``vectorizer`` encodes them, and the vectorizer; return its
+    counts."""
     counts: Counter[str] = Counter()
 
     def batches() -> Iterator[EncodedCaptions]:
@@ -109,9 +115,11 @@ def write_text(
 def save_vectorizer(directory: Path, vectorizer: Vectorizer) -> None:
     """Write a fitted vectorizer, for :func:`load_vectorizer`."""
     vectorizer.save(directory)
-    # A text with the vectorizer of another text names that vectorizer, so both texts have one digest.
+    # A text with the vectorizer of another text names that vectorizer, so both texts have one
+    # digest.
     fitted = getattr(vectorizer, "fitted", vectorizer)
-    # Only fit() reads the user's files, whose paths are not valid on another machine, and builds the nested parts.
+    # Only fit() reads the user's files, whose paths are not valid on another machine, and builds
+    # the nested parts.
     left_out = {"path", "train", *getattr(fitted, "parts", ())}
     arguments = {field.name: getattr(fitted, field.name) for field in fields(fitted) if field.init}
     arguments = {name: value for name, value in arguments.items() if name not in left_out}
@@ -127,7 +135,8 @@ def load_vectorizer(directory: Path) -> FittedVectorizer:
 
 
 def vectorizer_digest(directory: Path) -> str:
-    """SHA-256 of all files of the fitted vectorizer but the captions: equal digests encode equally."""
+    """SHA-256 of all files of the fitted vectorizer but the captions: equal digests encode
+    equally."""
     digest = sha256()
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)

@@ -1,4 +1,5 @@
-"""Vectorizers of vectorizers: the vectors of several, one after the other, or the fitted one of another text."""
+"""Vectorizers of vectorizers: the vectors of several, one after the other, or the fitted one of
+another text."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +70,8 @@ class Concatenated:
             }
             if part.format.name not in ("vectors", "sparse"):
                 raise ValueError(
-                    f"{type(part).__name__} gives {part.format.name}, and Concatenated needs one vector per caption"
+                    f"{type(part).__name__} gives {part.format.name}, and Concatenated needs "
+                    "one vector per caption"
                 )
         return metrics
 
@@ -115,10 +117,11 @@ class Concatenated:
 
 @dataclass
 class FromText:
-    """The fitted vectorizer of another text, unchanged: a trained model can then be evaluated on another dataset.
+    """The fitted vectorizer of another text, unchanged: a trained model can then be evaluated on
+    another dataset.
 
-    Token ids, word vectors and document frequencies come from the other text, so nothing is learned from the
-    captions of this dataset.
+    Token ids, word vectors and document frequencies come from the other text, so nothing is learned
+    from the captions of this dataset.
 
     Args:
         path: folder of the other text, which ``bifocal.text.vectorizers.base.write_text`` wrote.

@@ -31,19 +31,24 @@ TRAINING_ARGUMENTS = ("projection_dim", "lstm_dim", "filters", "epochs", "learni
 class ElmoLayers:
     """Contextual vectors: the layers of ELMo for every token, as float16.
 
-    Peters et al., NAACL 2018. The network is a published one, or a smaller one that is trained on the training
-    captions. Tokens keep their case. An empty caption is the one token ``<unk>``, spelled like any other token.
+    Peters et al., NAACL 2018. The network is a published one, or a smaller one that is trained on
+    the training captions. Tokens keep their case. An empty caption is the one token ``<unk>``,
+    spelled like any other token.
 
     Args:
         projection_dim: P; the vector of a layer has K = 2 P numbers.
         lstm_dim: dimension of an LSTM cell.
-        filters: (width in letters, number of filters) of each convolution over the letters of a word.
+        filters: (width in letters, number of filters) of each convolution over the letters of a
+            word.
         epochs: epochs of training.
         batch_size: sentences per batch, in training and in use.
         learning_rate: learning rate of Adam.
-        samples: sampled words of the softmax; with at most as many different words the softmax is exact.
-        path: folder with ``options.json`` and one ``*.hdf5`` of a published network; None trains a network.
-        train: ``bifocal.training.pretraining.elmo.pretrain_elmo``, which trains a network if there is no ``path``.
+        samples: sampled words of the softmax; with at most as many different words the softmax is
+            exact.
+        path: folder with ``options.json`` and one ``*.hdf5`` of a published network; None trains a
+            network.
+        train: ``bifocal.training.pretraining.elmo.pretrain_elmo``, which trains a network if there
+            is no ``path``.
 
     Raises:
         ValueError: ``fit`` has neither ``path`` nor ``train``.

@@ -24,12 +24,14 @@ FOLDER, DESCRIPTION = "local-dir:", "open_clip_config.json"
 
 @dataclass
 class OpenClipText:
-    """Text tower of a model of open_clip, such as CLIP or SigLIP: one vector per caption in its joint space.
+    """Text tower of a model of open_clip, such as CLIP or SigLIP: one vector per caption in its
+    joint space.
 
-    Radford et al., "Learning transferable visual models from natural language supervision", ICML 2021. With the
-    extractor ``OpenClip`` of the same weights, the cosine with the image's projection is the zero-shot score. Needs the
-    extra ``clip``. The text holds a copy of the tower, and of the files that describe a model in a folder. Exported
-    models contain the tower, and need no torch.
+    Radford et al., "Learning transferable visual models from natural language supervision", ICML
+    2021. With the extractor ``OpenClip`` of the same weights, the cosine with the image's
+    projection is the zero-shot score. Needs the extra ``clip``. The text holds a copy of the tower,
+    and of the files that describe a model in a folder. Exported models contain the tower, and need
+    no torch.
 
     Args:
         batch_size: captions per batch.
@@ -87,7 +89,8 @@ class OpenClipText:
         )
 
     def save(self, directory: Path) -> None:
-        """Write the tower, the digest of the weights, the tokenizer, and what describes a model in a folder."""
+        """Write the tower, the digest of the weights, the tokenizer, and what describes a model in
+        a folder."""
         state = self.backbone.network.state_dict()
         tower = {name: tensor for name, tensor in state.items() if not name.startswith(IMAGE_TOWER)}
         (directory / TOWER).mkdir(exist_ok=True)

@@ -1,4 +1,5 @@
-"""Captions by a pretrained transformer: ids of subwords, one vector per caption, or states of the subwords."""
+"""Captions by a pretrained transformer: ids of subwords, one vector per caption, or states of the
+subwords."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from bifocal.text.transformer.network import (
 
 @dataclass
 class PretrainedTransformer:
-    """A transformer, by hub name or folder, that the text copies; it has ``tokenizer`` after ``fit`` or ``load``."""
+    """A transformer, by hub name or folder, that the text copies; it has ``tokenizer`` after
+    ``fit`` or ``load``."""
 
     model: str | None = None
     path: Path | str | None = None
@@ -54,8 +56,8 @@ class PretrainedTransformer:
 class Subwords(PretrainedTransformer):
     """Ids of the subwords of a pretrained transformer, which ``TransformerEncoder`` trains further.
 
-    Special tokens are included; long captions are truncated to the longest input of the transformer. The text holds a
-    copy of the transformer, whose weights the training starts from.
+    Special tokens are included; long captions are truncated to the longest input of the
+    transformer. The text holds a copy of the transformer, whose weights the training starts from.
 
     Args:
         model: name of the transformer on the Hugging Face hub, which is downloaded.
@@ -81,10 +83,11 @@ class Subwords(PretrainedTransformer):
 
 @dataclass
 class SentenceVectors(PretrainedTransformer):
-    """One vector per caption of a pretrained sentence encoder, such as all-MiniLM-L6-v2, which stays as it is.
+    """One vector per caption of a pretrained sentence encoder, such as all-MiniLM-L6-v2, which
+    stays as it is.
 
-    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019. The text holds a copy of the network. Exported models contain
-    the network and need no torch.
+    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019. The text holds a copy of the network.
+    Exported models contain the network and need no torch.
 
     Args:
         batch_size: captions per batch.
@@ -119,11 +122,12 @@ class SentenceVectors(PretrainedTransformer):
 class TransformerTokens(PretrainedTransformer):
     """Contextual vectors: states of a pretrained transformer for every subword, as float16.
 
-    Devlin et al., "BERT", NAACL 2019, section 5.3 (features of several layers). Special tokens are left out; an empty
-    caption is the state of the closing special token.
+    Devlin et al., "BERT", NAACL 2019, section 5.3 (features of several layers). Special tokens are
+    left out; an empty caption is the state of the closing special token.
 
     Args:
-        layers: layers to keep: 0 is the embeddings of the subwords, 1 the first layer, -1 the last one.
+        layers: layers to keep: 0 is the embeddings of the subwords, 1 the first layer, -1 the last
+            one.
         batch_size: captions per batch.
         model: name of the transformer on the Hugging Face hub, which is downloaded.
         path: folder of the transformer, instead of ``model``.

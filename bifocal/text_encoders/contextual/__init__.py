@@ -1,1 +1,2 @@
-"""Text encoders on pretrained language models: mixtures of contextual vectors, ELMo, transformers."""
+"""Text encoders on pretrained language models: mixtures of contextual vectors, ELMo,
+transformers."""

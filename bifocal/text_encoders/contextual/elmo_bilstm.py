@@ -9,15 +9,18 @@ from bifocal.text_encoders.base import LayersTextEncoder, last_true_step, revers
 
 
 class ElmoBiLSTMEncoder(LayersTextEncoder):
-    """Outputs of a trainable bidirectional LSTM over ELMo's token vectors, mapped to words and to a sentence.
+    """Outputs of a trainable bidirectional LSTM over ELMo's token vectors, mapped to words and to a
+    sentence.
 
-    Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, row 5 of table 3: a trainable LSTM takes
-    the place of ELMo's pretrained ones. A sentence is the last outputs of both directions. Two fully connected layers
-    follow, as the table marks and as the authors' code has them; the paper's text says that none follow. The authors'
-    code also adds the token's own vector to a word by a learned weight; here a word is the output alone.
+    Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, row 5 of table 3: a
+    trainable LSTM takes the place of ELMo's pretrained ones. A sentence is the last outputs of both
+    directions. Two fully connected layers follow, as the table marks and as the authors' code has
+    them; the paper's text says that none follow. The authors' code also adds the token's own vector
+    to a word by a learned weight; here a word is the output alone.
 
     Args:
-        input_dim: K, both directions of a layer; the first layer holds the token's vector of K / 2 numbers twice.
+        input_dim: K, both directions of a layer; the first layer holds the token's vector of K / 2
+            numbers twice.
         dim: d, dimension of the embedding.
         layers: L, number of ELMo's layers in the text; the contextual ones are not used.
         units: of the LSTM per direction; the paper gives none, the authors' code has 512.
@@ -64,7 +67,8 @@ class ElmoBiLSTMEncoder(LayersTextEncoder):
         return embeddings * inside[:, :, None]
 
     def _outputs(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the outputs (B, T, units) of both directions; outputs after the end of a sentence are undefined."""
+        """Return the outputs (B, T, units) of both directions; outputs after the end of a sentence
+        are undefined."""
         self.check_layers(values)
         tokens = values[:, 0, :, : self.input_dim // 2]
         ahead, _ = self.forwards(tokens)

@@ -9,7 +9,8 @@ from bifocal.text_encoders.base import LayersTextEncoder, last_true_step
 
 
 class ScalarMixture(nn.Module):
-    """Weighted mean of layers (L, ...): gamma times the mean by softmax weights. Peters et al., NAACL 2018, eq. (1)."""
+    """Weighted mean of layers (L, ...): gamma times the mean by softmax weights. Peters et al.,
+    NAACL 2018, eq. (1)."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -26,16 +27,18 @@ class ScalarMixture(nn.Module):
 class ElmoMixtureEncoder(LayersTextEncoder):
     """Embeddings of a sentence and of its words from ELMo's layers.
 
-    Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, section 3.1: a mixture of the three layers
-    per word, and of the last outputs of the two bidirectional LSTM layers per sentence, each followed by two fully
-    connected layers of d.
+    Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, section 3.1: a mixture
+    of the three layers per word, and of the last outputs of the two bidirectional LSTM layers per
+    sentence, each followed by two fully connected layers of d.
 
     Args:
         input_dim: K, both directions of a layer.
         dim: d, dimension of the embedding.
         layers: L, number of contextual layers; the first is the token's own vector.
-        slope: slope of the leaky ReLU for negative values (the paper does not give it; 0.2 is TensorFlow's default).
-        fully_connected: number of fully connected layers; 1 is a linear mapping, the ablation NLT of table 3.
+        slope: slope of the leaky ReLU for negative values (the paper does not give it; 0.2 is
+            TensorFlow's default).
+        fully_connected: number of fully connected layers; 1 is a linear mapping, the ablation NLT
+            of table 3.
 
     Shape:
         values (B, L, T, K), lengths (B,) in [1, T] -> (B, d).

@@ -13,7 +13,8 @@ from bifocal.text_encoders.recurrent.rnn import GRUEncoder
 class LayerMixtureEncoder(LayersTextEncoder):
     """Weighted mean of each token's layers, then an encoder of token vectors, such as SRU.
 
-    Peters et al., NAACL 2018, eq. (1), for ELMo; Devlin et al., NAACL 2019, section 5.3, for the layers of BERT.
+    Peters et al., NAACL 2018, eq. (1), for ELMo; Devlin et al., NAACL 2019, section 5.3, for the
+    layers of BERT.
 
     Args:
         input_dim: K, dimension of a layer.

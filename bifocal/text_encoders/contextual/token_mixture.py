@@ -10,10 +10,12 @@ from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
 
 
 class TokenMixtureEncoder(LayersTextEncoder):
-    """Two mappings of a mixture of layers: of every word, and of the mean of the words as the sentence.
+    """Two mappings of a mixture of layers: of every word, and of the mean of the words as the
+    sentence.
 
-    The mixture is eq. (1) of Peters et al., NAACL 2018. Words and sentence are the input of ``GroundingModel``,
-    as in ``ElmoMixtureEncoder``, for vectors that are not split into forward and backward halves, as a transformer's.
+    The mixture is eq. (1) of Peters et al., NAACL 2018. Words and sentence are the input of
+    ``GroundingModel``, as in ``ElmoMixtureEncoder``, for vectors that are not split into forward
+    and backward halves, as a transformer's.
 
     Args:
         input_dim: K, dimension of a layer.

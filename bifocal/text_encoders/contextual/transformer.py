@@ -29,10 +29,12 @@ MINILM: Mapping[str, Any] = MappingProxyType(
 
 
 class TransformerEncoder(TextEncoder):
-    """A transformer over subwords, a pooling and an affine map, l2-normalized; the transformer trains, too.
+    """A transformer over subwords, a pooling and an affine map, l2-normalized; the transformer
+    trains, too.
 
-    Devlin et al., "BERT", NAACL 2019; Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3. The training starts
-    from the weights that ``Subwords`` stored with the text. The transformer is the module ``text_encoder.transformer``:
+    Devlin et al., "BERT", NAACL 2019; Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3.
+    The training starts from the weights that ``Subwords`` stored with the text. The transformer is
+    the module ``text_encoder.transformer``:
     ``learning_rate_factors: {text_encoder.transformer: 0.05}`` gives it a learning rate of its own.
 
     Args:
@@ -40,8 +42,8 @@ class TransformerEncoder(TextEncoder):
         dim: d, dimension of the embedding.
         train: weights of the transformer that train: ``AllLayers``, ``LastLayers`` or ``LoRA``, see
             ``bifocal.text_encoders.contextual.tuning``; None for ``AllLayers``.
-        pooling: how the states become one vector: their mean, their maximum, or the state of the first token. Layers
-            that the published encoder has after its pooling are left out.
+        pooling: how the states become one vector: their mean, their maximum, or the state of the
+            first token. Layers that the published encoder has after its pooling are left out.
         network: configuration of the transformer; None: all-MiniLM-L6-v2.
 
     Shape:
@@ -53,7 +55,9 @@ class TransformerEncoder(TextEncoder):
     Example:
         >>> from bifocal.text_encoders.contextual.tuning import LastLayers
         >>> encoder = TransformerEncoder(dim=4, train=LastLayers(layers=1)).eval()
-        >>> encoder(torch.tensor([[101, 1037, 3899, 102], [101, 102, 0, 0]]), torch.tensor([4, 2])).shape
+        >>> encoder(
+        ...     torch.tensor([[101, 1037, 3899, 102], [101, 102, 0, 0]]), torch.tensor([4, 2])
+        ... ).shape
         torch.Size([2, 4])
     """
 
@@ -74,7 +78,8 @@ class TransformerEncoder(TextEncoder):
         )
         if self.transformer.dim != input_dim:
             raise ValueError(
-                f"input_dim is {input_dim}, and the states of the network have {self.transformer.dim}"
+                f"input_dim is {input_dim}, and the states of the network have "
+                f"{self.transformer.dim}"
             )
         self.projection = nn.Linear(input_dim, dim)
         (train or AllLayers())(self.transformer)
@@ -98,7 +103,8 @@ class TransformerEncoder(TextEncoder):
         )
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the weights of the transformer that ``Subwords`` stored with the text in ``directory``."""
+        """Load the weights of the transformer that ``Subwords`` stored with the text in
+        ``directory``."""
         state = Transformer.load(
             TransformerFolder.read(directory / NETWORK).transformer
         ).state_dict()
@@ -120,10 +126,12 @@ class TransformerEncoder(TextEncoder):
 def _check_ids(values: Tensor, lengths: Tensor) -> None:
     if values.ndim != 2 or values.is_floating_point() or lengths.shape != values.shape[:1]:
         raise ValueError(
-            f"values {tuple(values.shape)} of {values.dtype} and lengths {tuple(lengths.shape)}, expected integers "
-            "(B, T) and (B,): TransformerEncoder needs ids of subwords; vectorize with Subwords"
+            f"values {tuple(values.shape)} of {values.dtype} and lengths "
+            f"{tuple(lengths.shape)}, expected integers (B, T) and (B,): TransformerEncoder "
+            "needs ids of subwords; vectorize with Subwords"
         )
     if len(lengths) and not 1 <= int(lengths.min()) <= int(lengths.max()) <= values.shape[1]:
         raise ValueError(
-            f"lengths lie in [{int(lengths.min())}, {int(lengths.max())}], expected [1, {values.shape[1]}]"
+            f"lengths lie in [{int(lengths.min())}, {int(lengths.max())}], expected [1, "
+            f"{values.shape[1]}]"
         )

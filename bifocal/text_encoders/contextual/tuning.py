@@ -1,4 +1,5 @@
-"""Which weights of a pretrained transformer train; all others become buffers, which no phase can thaw."""
+"""Which weights of a pretrained transformer train; all others become buffers, which no phase can
+thaw."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from bifocal.text.transformer.network import Transformer
 
 Tuning = Callable[[Transformer], None]
 ADAPTED = ("query", "value", "q_lin", "v_lin", "q_proj", "v_proj", "q", "v", "Wqkv")
-"""Names of the projections that LoRA adapts, in the attention of BERT, DistilBERT, MPNet, ModernBERT and others."""
+"""Names of the projections that LoRA adapts, in the attention of BERT, DistilBERT, MPNet,
+ModernBERT and others."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,10 @@ class AllLayers:
 
     Example:
         >>> from bifocal.text_encoders import TransformerEncoder
-        >>> all(weight.requires_grad for weight in TransformerEncoder(train=AllLayers()).parameters())
+        >>> all(
+        ...     weight.requires_grad
+        ...     for weight in TransformerEncoder(train=AllLayers()).parameters()
+        ... )
         True
     """
 
@@ -30,7 +35,8 @@ class AllLayers:
 
 @dataclass(frozen=True)
 class LastLayers:
-    """Train the last layers of the transformer; the embeddings of the tokens and the layers below keep their weights.
+    """Train the last layers of the transformer; the embeddings of the tokens and the layers below
+    keep their weights.
 
     Args:
         layers: number of layers that train, from 0.
@@ -40,7 +46,10 @@ class LastLayers:
 
     Example:
         >>> from bifocal.text_encoders import TransformerEncoder
-        >>> names = {name for name, _ in TransformerEncoder(train=LastLayers(layers=1)).named_parameters()}
+        >>> names = {
+        ...     name
+        ...     for name, _ in TransformerEncoder(train=LastLayers(layers=1)).named_parameters()
+        ... }
         >>> sorted(names)[:2]
         ['projection.bias', 'projection.weight']
         >>> all("layer.5." in name for name in names if name.startswith("transformer."))
@@ -58,11 +67,13 @@ class LastLayers:
 
 @dataclass(frozen=True)
 class LoRA:
-    """Train a low-rank change of the query and value projections; all weights of the transformer stay as they are.
+    """Train a low-rank change of the query and value projections; all weights of the transformer
+    stay as they are.
 
-    Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022, eq. (3): W x + (alpha / rank) B A x. A
-    is random, B zero, so the training starts from the pretrained network (section 4.1); queries and values are adapted
-    (section 4.2). An exported graph holds W + (alpha / rank) B A.
+    Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022, eq. (3): W x +
+    (alpha / rank) B A x. A is random, B zero, so the training starts from the pretrained network
+    (section 4.1); queries and values are adapted (section 4.2). An exported graph holds W + (alpha
+    / rank) B A.
 
     Args:
         rank: rows of A.
@@ -93,7 +104,8 @@ class LoRA:
         if not places:
             kind = type(transformer.network).__name__
             raise ValueError(
-                f"LoRA adapts {', '.join(ADAPTED)}, and {kind} has none: train AllLayers or LastLayers"
+                f"LoRA adapts {', '.join(ADAPTED)}, and {kind} has none: train AllLayers or "
+                "LastLayers"
             )
         freeze(transformer, set())
         for owner, name in places:

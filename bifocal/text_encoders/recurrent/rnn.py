@@ -11,7 +11,8 @@ from bifocal.text_encoders.base import TextEncoder, check_sequences, last_true_s
 
 
 def last_outputs(network: nn.GRU | nn.LSTM, values: Tensor, lengths: Tensor) -> Tensor:
-    """Return the output of a one-directional ``network`` at the last true step: (B, T, K), (B,) -> (B, d)."""
+    """Return the output of a one-directional ``network`` at the last true step: (B, T, K), (B,) ->
+    (B, d)."""
     if torch.compiler.is_exporting():
         return last_true_step(network(values)[0], lengths)
     packed = pack_padded_sequence(values, lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -21,7 +22,8 @@ def last_outputs(network: nn.GRU | nn.LSTM, values: Tensor, lengths: Tensor) -> 
 
 
 class RecurrentEncoder(TextEncoder):
-    """Output of a recurrent network at the last true token, l2-normalized; with two directions, the mean of both.
+    """Output of a recurrent network at the last true token, l2-normalized; with two directions, the
+    mean of both.
 
     Each direction is a separate stack of layers. Exports to ONNX with dynamic batch and time.
 
@@ -70,8 +72,8 @@ class RecurrentEncoder(TextEncoder):
 class GRUEncoder(RecurrentEncoder):
     """GRU; arguments and shapes: see ``RecurrentEncoder``.
 
-    Faghri et al., "VSE++", BMVC 2018 (one layer of 1024); Lee et al., "Stacked cross attention", ECCV 2018 (the mean
-    of two directions).
+    Faghri et al., "VSE++", BMVC 2018 (one layer of 1024); Lee et al., "Stacked cross attention",
+    ECCV 2018 (the mean of two directions).
 
     Example:
         >>> GRUEncoder(input_dim=5, dim=4)(torch.rand(2, 3, 5), torch.tensor([3, 1])).shape

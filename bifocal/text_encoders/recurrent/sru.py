@@ -15,7 +15,8 @@ from bifocal.text_encoders.recurrent import sru_recurrence
 
 
 class SRULayerFunction(torch.autograd.Function):
-    """SRU layer on packed sequences: x (N, n), weight (3 d, n) or with highway (4 d, n), bias (2 d) -> (N, d)."""
+    """SRU layer on packed sequences: x (N, n), weight (3 d, n) or with highway (4 d, n), bias (2 d)
+    -> (N, d)."""
 
     @staticmethod
     def forward(
@@ -31,7 +32,8 @@ class SRULayerFunction(torch.autograd.Function):
         dropped = (
             x if input_mask is None else _backend(x).multiply_steps_(x.clone(), input_mask, sizes)
         )
-        # In mixed precision only the products have low precision: the recurrence accumulates rounding errors.
+        # In mixed precision only the products have low precision: the recurrence accumulates
+        # rounding errors.
         mixed = torch.is_autocast_enabled(x.device.type)
         ctx.product_dtype = torch.get_autocast_dtype(x.device.type) if mixed else x.dtype
         u = (dropped.to(ctx.product_dtype) @ weight.to(ctx.product_dtype).T).to(x.dtype)
@@ -69,7 +71,8 @@ class SRULayerFunction(torch.autograd.Function):
 
 
 def _backend(tensor: Tensor) -> Any:
-    """Return the module with the recurrence for the device of ``tensor``: fused kernels on a GPU with Triton."""
+    """Return the module with the recurrence for the device of ``tensor``: fused kernels on a GPU
+    with Triton."""
     if tensor.is_cuda and find_spec("triton") is not None:
         from bifocal.text_encoders.recurrent import sru_triton
 
@@ -80,19 +83,21 @@ def _backend(tensor: Tensor) -> Any:
 class SRULayer(nn.Module):
     """One layer of simple recurrent units.
 
-    Lei and Zhang, "Training RNNs as fast as CNNs", 2017 (first version), eq. (3)-(7); the gates depend only on
-    the input::
+    Lei and Zhang, "Training RNNs as fast as CNNs", 2017 (first version), eq. (3)-(7); the gates
+    depend only on the input::
 
         x~_t = W x_t        f_t = sigmoid(W_f x_t + b_f)        r_t = sigmoid(W_r x_t + b_r)
         c_t = f_t c_{t-1} + (1 - f_t) x~_t        h_t = r_t tanh(c_t) + (1 - r_t) x_t
 
-    If n differs from d, the highway carries a fourth product, W_h x_t, instead of x_t. Dropout is variational, as in
-    the authors' code: one mask per sentence for the input of the products and one for tanh(c), the same at every step.
+    If n differs from d, the highway carries a fourth product, W_h x_t, instead of x_t. Dropout is
+    variational, as in the authors' code: one mask per sentence for the input of the products and
+    one for tanh(c), the same at every step.
 
     Args:
         input_dim: n, dimension of the input.
         dim: d, dimension of the output.
-        input_dropout: dropout probability of the input of W, W_f, W_r (and W_h), but not of the highway.
+        input_dropout: dropout probability of the input of W, W_f, W_r (and W_h), but not of the
+            highway.
         output_dropout: dropout probability of tanh(c).
     """
 
@@ -109,7 +114,8 @@ class SRULayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2 * dim))
 
     def forward(self, x: Tensor, sizes: list[int] | None) -> Tensor:
-        """Map packed x (N, n), ``sizes[t]`` rows in step t, to (N, d); without ``sizes``, padded (T, B, n) for ONNX."""
+        """Map packed x (N, n), ``sizes[t]`` rows in step t, to (N, d); without ``sizes``, padded
+        (T, B, n) for ONNX."""
         if sizes is None:
             return self._forward_padded(x)
         input_mask = self._mask(x, sizes[0], x.shape[1], self.input_dropout)
@@ -150,8 +156,9 @@ class SRULayer(nn.Module):
 class SRUEncoder(TextEncoder):
     """Stacked SRU layers; the embedding is the output at the last true token, l2-normalized.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (4); thesis 3.2.1. Sequences are packed, so that
-    padding costs no time. Under ``torch.export`` (ONNX) they are padded, with dynamic batch and time.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (4); thesis 3.2.1. Sequences are
+    packed, so that padding costs no time. Under ``torch.export`` (ONNX) they are padded, with
+    dynamic batch and time.
 
     Args:
         input_dim: K, dimension of a word vector.
@@ -163,7 +170,9 @@ class SRUEncoder(TextEncoder):
         values (B, T, K), lengths (B,) in [1, T] -> (B, d).
 
     Example:
-        >>> SRUEncoder(input_dim=5, dim=4, layers=2)(torch.rand(2, 3, 5), torch.tensor([3, 1])).shape
+        >>> SRUEncoder(input_dim=5, dim=4, layers=2)(
+        ...     torch.rand(2, 3, 5), torch.tensor([3, 1])
+        ... ).shape
         torch.Size([2, 4])
     """
 

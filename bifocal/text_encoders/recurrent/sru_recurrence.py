@@ -1,4 +1,5 @@
-"""Recurrence of an SRU layer over packed sequences, forward and backward, one fused operation per step."""
+"""Recurrence of an SRU layer over packed sequences, forward and backward, one fused operation per
+step."""
 
 from collections.abc import Iterator
 
@@ -7,7 +8,8 @@ from torch import Tensor
 
 
 def steps(sizes: list[int]) -> Iterator[slice]:
-    """Yield the rows of each time step in packed sequences; ``sizes`` of the steps never increase."""
+    """Yield the rows of each time step in packed sequences; ``sizes`` of the steps never
+    increase."""
     start = 0
     for size in sizes:
         yield slice(start, start + size)
@@ -26,8 +28,8 @@ def recurrence_forward(
 ) -> tuple[Tensor, Tensor]:
     """Return states c and outputs h, both (N, d); replaces the gates in ``u`` by their sigmoids.
 
-    ``u`` (N, at least 3 d) holds candidates, forget and reset gates, ``skip`` (N, d) the highway, ``mask`` (B, d) the
-    dropout of tanh(c); ``sizes`` never increase.
+    ``u`` (N, at least 3 d) holds candidates, forget and reset gates, ``skip`` (N, d) the highway,
+    ``mask`` (B, d) the dropout of tanh(c); ``sizes`` never increase.
     """
     dim = skip.shape[1]
     u[:, dim : 3 * dim].add_(bias).sigmoid_()
@@ -52,7 +54,8 @@ def recurrence_backward(
     mask: Tensor | None,
     sizes: list[int],
 ) -> tuple[Tensor, Tensor]:
-    """Return gradients for ``u`` before its sigmoids, and for ``skip`` (N, d), which may be a view of ``u``."""
+    """Return gradients for ``u`` before its sigmoids, and for ``skip`` (N, d), which may be a view
+    of ``u``."""
     dim = skip.shape[1]
     forget, reset = u[:, dim : 2 * dim], u[:, 2 * dim : 3 * dim]
     grad_u = torch.empty_like(u)

@@ -1,6 +1,7 @@
 """Recurrence of an SRU layer as Triton kernels with the interface of ``sru_recurrence``.
 
-On an H100 they are limited by memory: other sizes of a block, numbers of warps and stages gained nothing.
+On an H100 they are limited by memory: other sizes of a block, numbers of warps and stages gained
+nothing.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
@@ -63,9 +64,22 @@ def forward_kernel(
 
 @triton.jit
 def backward_kernel(
-    grad_output, u, skip, state, mask, lengths, starts, grad_u, grad_skip, dim, u_stride, skip_stride, grad_skip_stride,
-    MASKED: tl.constexpr, B: tl.constexpr
-):  # fmt: skip
+    grad_output,
+    u,
+    skip,
+    state,
+    mask,
+    lengths,
+    starts,
+    grad_u,
+    grad_skip,
+    dim,
+    u_stride,
+    skip_stride,
+    grad_skip_stride,
+    MASKED: tl.constexpr,
+    B: tl.constexpr,
+):
     sequence = tl.program_id(0)
     column = tl.program_id(1) * B + tl.arange(0, B)
     inside = column < dim
@@ -111,14 +125,25 @@ def multiply_steps_(packed: Tensor, mask: Tensor, sizes: list[int]) -> Tensor:
 def recurrence_forward(
     u: Tensor, bias: Tensor, skip: Tensor, mask: Tensor | None, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return states and outputs, see ``bifocal.text_encoders.recurrent.sru_recurrence.recurrence_forward``."""
+    """Return states and outputs, see
+    ``bifocal.text_encoders.recurrent.sru_recurrence.recurrence_forward``."""
     dim = skip.shape[1]
     state = torch.empty(len(u), dim, dtype=u.dtype, device=u.device)
     output = torch.empty_like(state)
     forward_kernel[_grid(sizes, dim)](
-        u, bias, skip, mask, *_step_layout(tuple(sizes), u.device)[:2], state, output,
-        dim, u.stride(0), skip.stride(0), MASKED=mask is not None, B=BLOCK,
-    )  # fmt: skip
+        u,
+        bias,
+        skip,
+        mask,
+        *_step_layout(tuple(sizes), u.device)[:2],
+        state,
+        output,
+        dim,
+        u.stride(0),
+        skip.stride(0),
+        MASKED=mask is not None,
+        B=BLOCK,
+    )
     return state, output
 
 
@@ -130,14 +155,27 @@ def recurrence_backward(
     mask: Tensor | None,
     sizes: list[int],
 ) -> tuple[Tensor, Tensor]:
-    """Return gradients, see ``bifocal.text_encoders.recurrent.sru_recurrence.recurrence_backward``."""
+    """Return gradients, see
+    ``bifocal.text_encoders.recurrent.sru_recurrence.recurrence_backward``."""
     dim = skip.shape[1]
     grad_u = torch.empty_like(u)
     grad_skip = grad_u[:, 3 * dim :] if u.shape[1] > 3 * dim else torch.empty_like(grad_output)
     backward_kernel[_grid(sizes, dim)](
-        grad_output, u, skip, state, mask, *_step_layout(tuple(sizes), u.device)[:2], grad_u, grad_skip,
-        dim, u.stride(0), skip.stride(0), grad_skip.stride(0), MASKED=mask is not None, B=BLOCK,
-    )  # fmt: skip
+        grad_output,
+        u,
+        skip,
+        state,
+        mask,
+        *_step_layout(tuple(sizes), u.device)[:2],
+        grad_u,
+        grad_skip,
+        dim,
+        u.stride(0),
+        skip.stride(0),
+        grad_skip.stride(0),
+        MASKED=mask is not None,
+        B=BLOCK,
+    )
     return grad_u, grad_skip
 
 
@@ -148,7 +186,8 @@ def _grid(sizes: list[int], dim: int) -> tuple[int, int]:
 # All layers and both directions have the same layout; each new one costs three copies to the GPU.
 @lru_cache(maxsize=4)
 def _step_layout(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the length of each sequence, the first row of each step, and the sequence of each row."""
+    """Return the length of each sequence, the first row of each step, and the sequence of each
+    row."""
     counts = torch.tensor(sizes)
     lengths = (counts[:, None] > torch.arange(sizes[0])).sum(dim=0)
     sequences = torch.cat([torch.arange(size) for size in sizes])

@@ -23,9 +23,11 @@ class CaptionBatches(Batches):
 
     Args:
         batch_size: captions per batch; each image is encoded once per batch.
-        captions_per_image: captions of an image that stay together in a batch, as positives; 1 as in the papers.
-        extra_captions_per_image: captions added to a batch for each of its images, from those not drawn yet. Wang, Li,
-            Lazebnik, CVPR 2016, section 2.2, use 1: the structure of captions needs two captions of an image.
+        captions_per_image: captions of an image that stay together in a batch, as positives; 1 as
+            in the papers.
+        extra_captions_per_image: captions added to a batch for each of its images, from those not
+            drawn yet. Wang, Li, Lazebnik, CVPR 2016, section 2.2, use 1: the structure of captions
+            needs two captions of an image.
 
     Example:
         >>> sampler = CaptionBatches(batch_size=2).sampler(torch.tensor([0, 0, 1, 1]), seed=1)
@@ -44,8 +46,8 @@ class CaptionBatches(Batches):
         check_range("[0, inf)", extra_captions_per_image=self.extra_captions_per_image)
         if self.captions_per_image > self.batch_size:
             raise ValueError(
-                f"captions_per_image is {self.captions_per_image}, but a batch has {self.batch_size} captions: "
-                "lower it, or raise batch_size"
+                f"captions_per_image is {self.captions_per_image}, but a batch has "
+                f"{self.batch_size} captions: lower it, or raise batch_size"
             )
 
     def prepare(
@@ -55,7 +57,8 @@ class CaptionBatches(Batches):
         return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
-        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each caption's image."""
+        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each
+        caption's image."""
 
         def sample(epoch: int) -> list[Tensor]:
             batches = caption_batches(
@@ -72,9 +75,11 @@ class CaptionBatches(Batches):
 def caption_batches(
     image_of_caption: Tensor, batch_size: int, captions_per_image: int, seed: int, epoch: int
 ) -> list[Tensor]:
-    """Return every caption row once, in the random order of an epoch, in batches of nearly equal size.
+    """Return every caption row once, in the random order of an epoch, in batches of nearly equal
+    size.
 
-    The captions of an image are divided at random into groups of ``captions_per_image``; a group stays in one batch.
+    The captions of an image are divided at random into groups of ``captions_per_image``; a group
+    stays in one batch.
     """
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)
@@ -96,7 +101,8 @@ def append_captions(
     seed: int,
     epoch: int,
 ) -> list[Tensor]:
-    """Return each batch with ``captions_per_image`` more captions of each of its images, after the given rows."""
+    """Return each batch with ``captions_per_image`` more captions of each of its images, after the
+    given rows."""
     # The same seed would repeat the draws of the batches themselves.
     generator = epoch_generator(seed + 1, epoch)
     larger = []
@@ -118,14 +124,17 @@ def append_captions(
 class DistinctImageBatches(Batches):
     """Captions of distinct images, every batch of exactly ``batch_size``.
 
-    For a loss with a sorter of one length, and for a loss that takes every other caption as a negative. Captions that
-    do not fill a batch are left out of the epoch; they differ from epoch to epoch.
+    For a loss with a sorter of one length, and for a loss that takes every other caption as a
+    negative. Captions that do not fill a batch are left out of the epoch; they differ from epoch to
+    epoch.
 
     Args:
         batch_size: captions per batch, and as many images.
 
     Example:
-        >>> sampler = DistinctImageBatches(batch_size=2).sampler(torch.tensor([0, 0, 1, 1, 2]), seed=1)
+        >>> sampler = DistinctImageBatches(batch_size=2).sampler(
+        ...     torch.tensor([0, 0, 1, 1, 2]), seed=1
+        ... )
         >>> [len(rows) for rows in sampler(0)]
         [2, 2]
     """
@@ -142,7 +151,8 @@ class DistinctImageBatches(Batches):
         return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
-        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each caption's image."""
+        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each
+        caption's image."""
         images = len(image_of_caption.unique())
         if images < self.batch_size:
             raise ValueError(
@@ -154,7 +164,8 @@ class DistinctImageBatches(Batches):
 def distinct_batches(
     image_of_caption: Tensor, batch_size: int, seed: int, epoch: int
 ) -> list[Tensor]:
-    """Return batches of exactly ``batch_size`` captions with distinct images, in an epoch's random order."""
+    """Return batches of exactly ``batch_size`` captions with distinct images, in an epoch's random
+    order."""
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)
     batches: list[Tensor] = []

@@ -24,18 +24,21 @@ HARD_BOXES = "hard_boxes.safetensors"
 class PhraseBoxes(Batches):
     """Pairs of a phrase and one of its ground-truth boxes, each pair once per epoch.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3, a training
-    in two phases. Phase 1, ``negatives_per_phrase: 0``: each phrase of a batch gets one more of its boxes, and each box
-    one more of its phrases, so that the structure terms of ``StructurePreservingLoss`` have neighbors. Phase 2,
-    ``negatives_per_phrase`` above 0 and structure weights of 0: each phrase gets proposals that the model of phase 1
-    scores above one of its ground-truth boxes; they are recorded once, when the phase begins. The features have one
-    vector per box, and ground-truth boxes (``truth_regions`` of ``Proposals``); the validator ``Phrases`` chooses the
-    epoch.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016,
+    section 3.3, a training in two phases. Phase 1, ``negatives_per_phrase: 0``: each phrase of a
+    batch gets one more of its boxes, and each box one more of its phrases, so that the structure
+    terms of ``StructurePreservingLoss`` have neighbors. Phase 2, ``negatives_per_phrase`` above 0
+    and structure weights of 0: each phrase gets proposals that the model of phase 1 scores above
+    one of its ground-truth boxes; they are recorded once, when the phase begins. The features have
+    one vector per box, and ground-truth boxes (``truth_regions`` of ``Proposals``); the validator
+    ``Phrases`` chooses the epoch.
 
     Args:
         batch_size: pairs per batch.
-        boxes_per_phrase: boxes of a phrase that are trained on, at most; both phases have the same boxes.
-        negatives_per_phrase: hard-negative boxes sampled per phrase and batch (the paper does not say how many).
+        boxes_per_phrase: boxes of a phrase that are trained on, at most; both phases have the same
+            boxes.
+        negatives_per_phrase: hard-negative boxes sampled per phrase and batch (the paper does not
+            say how many).
         max_negatives: hard-negative boxes recorded per phrase; needs ``negatives_per_phrase``.
     """
 
@@ -55,8 +58,8 @@ class PhraseBoxes(Batches):
         )
         if not 0 <= self.negatives_per_phrase <= self.max_negatives:
             raise ValueError(
-                f"negatives_per_phrase is {self.negatives_per_phrase}: expected 0 to {self.max_negatives}, the value "
-                "of max_negatives"
+                f"negatives_per_phrase is {self.negatives_per_phrase}: expected 0 to "
+                f"{self.max_negatives}, the value of max_negatives"
             )
 
     @classmethod
@@ -65,8 +68,8 @@ class PhraseBoxes(Batches):
         yield from super().conflicts(arguments)
         if "max_negatives" in arguments and not arguments.get("negatives_per_phrase"):
             yield (
-                f"max_negatives is {arguments['max_negatives']}, but no negatives are mined: set negatives_per_phrase, "
-                "or leave max_negatives out"
+                f"max_negatives is {arguments['max_negatives']}, but no negatives are mined: "
+                "set negatives_per_phrase, or leave max_negatives out"
             )
 
     def prepare(
@@ -77,12 +80,14 @@ class PhraseBoxes(Batches):
         return PreparedBatches(pairs, sampler, sampler.begin)
 
     def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> "PhraseBoxSampler":
-        """Return the sampler of phrases and boxes; the model scores the boxes when the training begins."""
+        """Return the sampler of phrases and boxes; the model scores the boxes when the training
+        begins."""
         return PhraseBoxSampler(self, pairs, model, seed)
 
 
 class PhraseBoxSampler:
-    """Sampler of ``PhraseBoxes``: the rows of a batch are (n, 2), a phrase and a box; a hard negative has phrase -1."""
+    """Sampler of ``PhraseBoxes``: the rows of a batch are (n, 2), a phrase and a box; a hard
+    negative has phrase -1."""
 
     def __init__(
         self, batches: PhraseBoxes, pairs: PhraseBoxPairs, model: DualEncoder, seed: int
@@ -92,7 +97,8 @@ class PhraseBoxSampler:
         self._hard: tuple[Tensor, ...] = ()
 
     def begin(self, directory: Path) -> None:
-        """Record the hard boxes of the current model in ``directory``; a training that resumes keeps its boxes."""
+        """Record the hard boxes of the current model in ``directory``; a training that resumes
+        keeps its boxes."""
         if not self.batches.negatives_per_phrase:
             return
         file = directory / HARD_BOXES
@@ -125,7 +131,8 @@ class PhraseBoxSampler:
 
 
 def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> Tensor:
-    """Return a batch's pairs (n, 2), then one more pair from ``positives`` (P, 2) per phrase and per box."""
+    """Return a batch's pairs (n, 2), then one more pair from ``positives`` (P, 2) per phrase and
+    per box."""
     others = positives[torch.randperm(len(positives), generator=generator)]
     others = others[~torch.isin(_codes(others), _codes(rows))]
     more = (_first_of_each(others[torch.isin(others[:, key], rows[:, key])], key) for key in (0, 1))
@@ -135,7 +142,8 @@ def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> T
 def append_negatives(
     rows: Tensor, hard: Sequence[Tensor], negatives_per_phrase: int, generator: Generator
 ) -> Tensor:
-    """Return the pairs (n, 2) of a batch, then at most so many ``hard`` boxes per phrase, with phrase index -1."""
+    """Return the pairs (n, 2) of a batch, then at most so many ``hard`` boxes per phrase, with
+    phrase index -1."""
     drawn = []
     for phrase in rows[:, 0].unique().tolist():
         order = torch.randperm(len(hard[phrase]), generator=generator)

@@ -1,4 +1,5 @@
-"""Batches of image triplets for semantic retrieval: mined with the current model, or ordered by their texts."""
+"""Batches of image triplets for semantic retrieval: mined with the current model, or ordered by
+their texts."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,12 +18,14 @@ from bifocal.training.validators import Semantic, Validation
 
 @dataclass(frozen=True)
 class MinedTriplets(Batches):
-    """Triplets of a query image, a relevant image and an irrelevant image, mined again in every epoch.
+    """Triplets of a query image, a relevant image and an irrelevant image, mined again in every
+    epoch.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 5.1 and 6.1. An image is relevant to
-    a query if its captions are among the nearest of the query's. At the beginning of an epoch the model embeds a pool
-    of images, and the triplets with the largest loss of the pool are drawn from. The loss is ``SemanticTripletLoss``,
-    and a triplet is mined by the terms that have a weight; the validator ``Semantic`` chooses the epoch.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 5.1 and 6.1. An
+    image is relevant to a query if its captions are among the nearest of the query's. At the
+    beginning of an epoch the model embeds a pool of images, and the triplets with the largest loss
+    of the pool are drawn from. The loss is ``SemanticTripletLoss``, and a triplet is mined by the
+    terms that have a weight; the validator ``Semantic`` chooses the epoch.
 
     Args:
         batch_size: triplets per batch.
@@ -30,7 +33,8 @@ class MinedTriplets(Batches):
         queries_per_pool: query images per mining pool.
         positives_per_query: relevant images in the pool for each query, at least.
         triplets_per_pair: triplets of the largest loss kept per query and relevant image.
-        steps_per_epoch: optimizer steps per epoch; triplets are mined at the beginning of each epoch.
+        steps_per_epoch: optimizer steps per epoch; triplets are mined at the beginning of each
+            epoch.
     """
 
     validator: ClassVar[type[Validation]] = Semantic
@@ -55,8 +59,8 @@ class MinedTriplets(Batches):
         )
         if self.positives_per_query > self.neighbors:
             raise ValueError(
-                f"positives_per_query is {self.positives_per_query}, but only {self.neighbors} neighbors are relevant: "
-                "lower it, or raise neighbors"
+                f"positives_per_query is {self.positives_per_query}, but only {self.neighbors} "
+                "neighbors are relevant: lower it, or raise neighbors"
             )
 
     def prepare(
@@ -71,7 +75,8 @@ class MinedTriplets(Batches):
     def sampler(
         self, pairs: SemanticPairs, model: DualEncoder, loss: SemanticTripletLoss, seed: int
     ) -> Sampler:
-        """Return the sampler of images with their texts; the model embeds the pool when an epoch begins."""
+        """Return the sampler of images with their texts; the model embeds the pool when an epoch
+        begins."""
         relevant = relevant_images(pairs, self.neighbors)
 
         def sample(epoch: int) -> list[Tensor]:
@@ -86,7 +91,8 @@ class MinedTriplets(Batches):
             triplets = mine_triplets(parts, relevance, loss.margin, self.triplets_per_pair)
             if not len(triplets):
                 raise ValueError(
-                    f"epoch {epoch + 1}: no triplet of the pool has a loss; raise the margin, or train fewer epochs"
+                    f"epoch {epoch + 1}: no triplet of the pool has a loss; raise the margin, "
+                    "or train fewer epochs"
                 )
             drawn = torch.randint(
                 len(triplets), (self.steps_per_epoch, self.batch_size), generator=generator
@@ -96,7 +102,8 @@ class MinedTriplets(Batches):
         return sample
 
     def _pool(self, relevant: Tensor, generator: Generator) -> tuple[Tensor, int]:
-        """Draw the rows of the pool's distinct images, queries first, and return them with the number of queries."""
+        """Draw the rows of the pool's distinct images, queries first, and return them with the
+        number of queries."""
         queries = torch.randperm(len(relevant), generator=generator)[: self.queries_per_pool]
         order = torch.rand(len(queries), relevant.shape[1], generator=generator).argsort(dim=1)
         positives = relevant[queries].gather(1, order[:, : self.positives_per_query]).unique()
@@ -105,11 +112,13 @@ class MinedTriplets(Batches):
 
 @dataclass(frozen=True)
 class OrderedTriplets(Batches):
-    """Random triplets of images; the one whose text is more similar to the query's is the relevant one.
+    """Random triplets of images; the one whose text is more similar to the query's is the relevant
+    one.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 5.1, the first of two approaches:
-    s(q, d+) > s(q, d-). The paper found that it does not improve the visual representation; ``MinedTriplets`` is the
-    second. The loss is ``SemanticTripletLoss``; the validator ``Semantic`` chooses the epoch.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 5.1, the first of
+    two approaches: s(q, d+) > s(q, d-). The paper found that it does not improve the visual
+    representation; ``MinedTriplets`` is the second. The loss is ``SemanticTripletLoss``; the
+    validator ``Semantic`` chooses the epoch.
 
     Args:
         batch_size: triplets per batch.
@@ -149,7 +158,8 @@ class OrderedTriplets(Batches):
                 ordered = (gap != 0) & (query != first) & (query != second)
                 if not ordered.any():
                     raise ValueError(
-                        "all drawn images are equally similar to their query: their captions have no common words"
+                        "all drawn images are equally similar to their query: their captions "
+                        "have no common words"
                     )
                 relevant, irrelevant = (
                     torch.where(gap > 0, first, second),

@@ -1,4 +1,5 @@
-"""Initializations of a model, one per file: the weights that a training starts from, or that are the result."""
+"""Initializations of a model, one per file: the weights that a training starts from, or that are
+the result."""
 
 from bifocal.training.initialization.cca import CCA, PhraseCCA
 from bifocal.training.initialization.class_sentences import ClassSentences

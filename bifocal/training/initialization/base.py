@@ -13,20 +13,22 @@ from bifocal.training.inputs import TrainingInputs
 
 
 class Initialization(CheckedByConstruction, ABC):
-    """Base of the parts of ``bifocal.training.initialization``: a model's weights before, or without, its training."""
+    """Base of the parts of ``bifocal.training.initialization``: a model's weights before, or
+    without, its training."""
 
     encoders: ClassVar[Collection[str]] = ()
     """Names that the classes of both encoders may have; empty for any."""
 
     optional: ClassVar[bool] = False
-    """Whether a member in closed form is left out unless it raises the recall sum of the split "val"."""
+    """Whether a member in closed form is left out unless it raises the recall sum of the split
+    "val"."""
 
     @abstractmethod
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         """Set the weights of ``model`` in place, and return the metrics of the initialization.
 
-        The model has random weights, and the pretrained weights of a backbone that it trains. Only the split "train"
-        may be learned from.
+        The model has random weights, and the pretrained weights of a backbone that it trains. Only
+        the split "train" may be learned from.
         """
 
 
@@ -38,7 +40,8 @@ def initialize(
     checkpoints: Path,
     seed: int,
 ) -> dict[str, float]:
-    """Set the weights of ``model`` on every process, from ``checkpoints`` in a run that resumes; return the metrics."""
+    """Set the weights of ``model`` on every process, from ``checkpoints`` in a run that resumes;
+    return the metrics."""
     file = checkpoints / "initialization.safetensors"
     world = World.current()
     if world.is_main and not file.is_file():

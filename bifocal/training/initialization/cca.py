@@ -1,4 +1,5 @@
-"""Normalized canonical correlation analysis: an initialization of two affine maps, of captions and of phrases."""
+"""Normalized canonical correlation analysis: an initialization of two affine maps, of captions and
+of phrases."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import ClassVar, NamedTuple, cast
@@ -41,20 +42,24 @@ class Moments(NamedTuple):
 def cca_projections(
     moments: Moments, dim: int, *, regularization: float = 1e-4, power: float = 4.0
 ) -> tuple[Tensor, Tensor]:
-    """Return projections (dim, D) and (dim, K) with the highest correlations, scaled by correlation^``power``.
+    """Return projections (dim, D) and (dim, K) with the highest correlations, scaled by
+    correlation^``power``.
 
-    Gong et al., IJCV 2014, eq. (3) and section 3.4. ``regularization`` is a fraction of the mean variance.
+    Gong et al., IJCV 2014, eq. (3) and section 3.4. ``regularization`` is a fraction of the mean
+    variance.
     """
     if dim > min(moments.xy.shape):
         raise ValueError(
-            f"dim is {dim}, but {tuple(moments.xy.shape)} gives {min(moments.xy.shape)} directions: lower it"
+            f"dim is {dim}, but {tuple(moments.xy.shape)} gives {min(moments.xy.shape)} "
+            "directions: lower it"
         )
     if len(moments.xx) > len(moments.yy):  # the eigenvectors of the smaller side take less time
         swapped = Moments(moments.mean_y, moments.mean_x, moments.yy, moments.xx, moments.xy.T)
         b, a = cca_projections(swapped, dim, regularization=regularization, power=power)
         return a, b
     roots = [_cholesky(part, regularization) for part in (moments.xx, moments.yy)]
-    # Inverse Cholesky factors are inverse symmetric roots times rotations, which change none of the directions.
+    # Inverse Cholesky factors are inverse symmetric roots times rotations, which change none of the
+    # directions.
     white = solve_triangular(
         roots[1], solve_triangular(roots[0], moments.xy, upper=False).T, upper=False
     ).T
@@ -74,10 +79,12 @@ def cca_projections(
 def fit_cca(
     model: Model, blocks: Iterable[PairedBlock], *, regularization: float = 1e-4, power: float = 4.0
 ) -> dict[str, float]:
-    """Fit the affine maps of both encoders by CCA, block by block; return the number of pairs and mean correlation.
+    """Fit the affine maps of both encoders by CCA, block by block; return the number of pairs and
+    mean correlation.
 
-    An image encoder with a batch norm ``standardize`` before its map gets the statistics of the images. If features or
-    texts have fewer dimensions than the maps, the remaining values of a vector are 0.
+    An image encoder with a batch norm ``standardize`` before its map gets the statistics of the
+    images. If features or texts have fewer dimensions than the maps, the remaining values of a
+    vector are 0.
     """
     image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
     moments, count = _moments(blocks, model.device)
@@ -91,7 +98,8 @@ def fit_cca(
     with torch.no_grad():
         for layer, projection, mean in ((image, a, moments.mean_x), (text, b, moments.mean_y)):
             projection = correlations.unsqueeze(1) ** power * projection
-            # Cosines ignore a common factor. Without it the squares of small values would underflow in float32.
+            # Cosines ignore a common factor. Without it the squares of small values would underflow
+            # in float32.
             projection = projection / projection.norm(dim=1).max()
             layer.weight.zero_()
             layer.bias.zero_()
@@ -101,7 +109,8 @@ def fit_cca(
 
 
 def caption_blocks(pairs: ImageCaptionPairs, pool: Pool = mean_region) -> Iterator[PairedBlock]:
-    """Yield the pooled images of a split with their captions: every caption forms a pair with its image."""
+    """Yield the pooled images of a split with their captions: every caption forms a pair with its
+    image."""
     order = pairs.image_of_caption.argsort(stable=True)
     ends = pairs.image_of_caption.bincount(minlength=len(pairs.image_ids)).cumsum(0)
     start = 0
@@ -166,21 +175,25 @@ def _cholesky(covariance: Tensor, regularization: float) -> Tensor:
     root, failure = torch.linalg.cholesky_ex(covariance + ridge)
     if failure:
         raise ValueError(
-            f"regularization is {regularization}, but a covariance is singular: a dimension is constant, or there are "
-            "fewer images or texts than dimensions. Set a regularization above 0, such as 1e-4"
+            f"regularization is {regularization}, but a covariance is singular: a dimension is "
+            "constant, or there are fewer images or texts than dimensions. Set a "
+            "regularization above 0, such as 1e-4"
         )
     return root
 
 
 class CCA(Initialization):
-    """Normalized canonical correlation analysis of the training images and captions, for affine maps at both ends.
+    """Normalized canonical correlation analysis of the training images and captions, for affine
+    maps at both ends.
 
-    Gong, Ke, Isard, Lazebnik, "A multi-view embedding space for modeling internet images, tags, and their semantics",
-    IJCV 2014, eq. (3) and section 3.4; Klein et al., CVPR 2015, over Fisher vectors: a baseline of Wang, Li, Lazebnik,
-    CVPR 2016, table 1. The fit is in closed form, in blocks; with ``phases: []`` it is the result.
+    Gong, Ke, Isard, Lazebnik, "A multi-view embedding space for modeling internet images, tags, and
+    their semantics", IJCV 2014, eq. (3) and section 3.4; Klein et al., CVPR 2015, over Fisher
+    vectors: a baseline of Wang, Li, Lazebnik, CVPR 2016, table 1. The fit is in closed form, in
+    blocks; with ``phases: []`` it is the result.
 
     Args:
-        regularization: value added to the variances, as a fraction of their mean; the papers state none.
+        regularization: value added to the variances, as a fraction of their mean; the papers state
+            none.
         power: p, exponent of the correlations that scale the projections.
 
     Example:
@@ -204,14 +217,17 @@ class CCA(Initialization):
 
 
 class PhraseCCA(Initialization):
-    """Normalized canonical correlation analysis of ground-truth boxes and their phrases, for two linear encoders.
+    """Normalized canonical correlation analysis of ground-truth boxes and their phrases, for two
+    linear encoders.
 
-    Plummer et al., "Flickr30k Entities", ICCV 2015: a baseline of Wang, Li, Lazebnik, CVPR 2016, table 3. See ``CCA``.
-    The features hold ground-truth boxes (``truth_regions`` of ``Proposals`` or of ``ImageArrays``).
+    Plummer et al., "Flickr30k Entities", ICCV 2015: a baseline of Wang, Li, Lazebnik, CVPR 2016,
+    table 3. See ``CCA``. The features hold ground-truth boxes (``truth_regions`` of ``Proposals``
+    or of ``ImageArrays``).
 
     Args:
         boxes_per_phrase: boxes of a phrase in the training set, at most, as for ``PhraseBoxes``.
-        regularization: value added to the variances, as a fraction of their mean; the papers state none.
+        regularization: value added to the variances, as a fraction of their mean; the papers state
+            none.
         power: p, exponent of the correlations that scale the projections.
 
     Example:
@@ -239,7 +255,8 @@ class PhraseCCA(Initialization):
 
 
 def phrase_blocks(pairs: PhraseBoxPairs, positives: Tensor) -> Iterator[PairedBlock]:
-    """Yield boxes with their phrases; ``positives`` (n, 2) are rows of phrases and numbers of their boxes."""
+    """Yield boxes with their phrases; ``positives`` (n, 2) are rows of phrases and numbers of their
+    boxes."""
     for rows in positives[positives[:, 1].argsort(stable=True)].split(BATCH):
         boxes, image = rows[:, 1].unique(return_inverse=True)
         features = pairs.boxes(boxes).features[:, 0]

@@ -22,15 +22,18 @@ EXTRACTOR = "PooledLayers"
 class ClassSentences(Initialization, CheckedByConstruction):
     """Search without training: an image is the sum of the sentence vectors of its classes.
 
-    An image has the roots r_k of the class probabilities of its backbone, as the extractor ``PooledLayers`` stores
-    them; class k has the vector v_k, the normalized sum of the sentence vectors of its names and of its definition::
+    An image has the roots r_k of the class probabilities of its backbone, as the extractor
+    ``PooledLayers`` stores them; class k has the vector v_k, the normalized sum of the sentence
+    vectors of its names and of its definition::
 
-        image    = normalize(sum_k (r_k - mean(r_k)) (v_k - mean(v)))        sentence = its sentence vector
+        image    = normalize(sum_k (r_k - mean(r_k)) (v_k - mean(v)))
+        sentence = its sentence vector
 
-    The means of r are those of the training images, from which nothing else is learned. This is eq. (2) of Norouzi et
-    al., "Zero-shot learning by convex combination of semantic embeddings", ICLR 2014, with all classes. As one more
-    member of a model, it knows words that no training caption has. It helps with few captions and harms with many, so
-    it is left out unless the split "val" has a higher recall sum with it.
+    The means of r are those of the training images, from which nothing else is learned. This is eq.
+    (2) of Norouzi et al., "Zero-shot learning by convex combination of semantic embeddings", ICLR
+    2014, with all classes. As one more member of a model, it knows words that no training caption
+    has. It helps with few captions and harms with many, so it is left out unless the split "val"
+    has a higher recall sum with it.
 
     Needs the vectorizer ``SentenceVectors``, or ``Concatenated`` with it.
 
@@ -66,16 +69,23 @@ class ClassSentences(Initialization, CheckedByConstruction):
 
 
 def _standardize(model: Model, inputs: TrainingInputs) -> Tensor:
-    """Set the statistics of the image encoder to those of the training images; return the deviations of channels."""
+    """Set the statistics of the image encoder to those of the training images; return the
+    deviations of channels."""
     norm = model.image_encoder.standardize
     if not isinstance(norm, nn.BatchNorm1d):
         raise ValueError(
-            "ClassSentences: the image encoder does not standardize its input: set standardize to true"
+            "ClassSentences: the image encoder does not standardize its input: set standardize "
+            "to true"
         )
     pool, pairs = cast(Pool, model.image_encoder.pooled), inputs.captions("train")
     with torch.inference_mode():
-        sums = [(x.sum(dim=0), (x * x).sum(dim=0)) for x in
-                (pool(regions.features.double(), regions.mask) for regions in pairs.image_batches(BATCH))]  # fmt: skip
+        sums = [
+            (x.sum(dim=0), (x * x).sum(dim=0))
+            for x in (
+                pool(regions.features.double(), regions.mask)
+                for regions in pairs.image_batches(BATCH)
+            )
+        ]
     mean, square = (
         torch.stack(parts).sum(dim=0) / len(pairs.image_ids) for parts in zip(*sums, strict=True)
     )
@@ -95,7 +105,8 @@ def _sentence_vectors(vectorizer: Any) -> tuple[SentenceVectors, int]:
             return part, start
         start += part.format.dim
     raise ValueError(
-        f"ClassSentences: {type(vectorizer).__name__} has no SentenceVectors: add it to the vectorizer"
+        f"ClassSentences: {type(vectorizer).__name__} has no SentenceVectors: add it to the "
+        "vectorizer"
     )
 
 
@@ -118,6 +129,6 @@ def _check_features(metadata: Any, count: int) -> None:
     own = metadata.get("extractor"), metadata.get("classes"), known.num_classes if known else count
     if own != (EXTRACTOR, True, count):
         raise ValueError(
-            f"ClassSentences: extractor {own[0]}, classes {own[1]}, {own[2]} classes: expected {EXTRACTOR} with "
-            f"classes of a backbone with the {count} classes of ImageNet"
+            f"ClassSentences: extractor {own[0]}, classes {own[1]}, {own[2]} classes: expected "
+            f"{EXTRACTOR} with classes of a backbone with the {count} classes of ImageNet"
         )

@@ -19,9 +19,9 @@ BATCH = 64
 class PCAWhitening(Initialization):
     """PCA whitening as the last layer of R-MAC, learned from the regions of training images.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5.1: the network starts as the
-    R-MAC of its pretrained backbone. Without phases it is the visual baseline of tables 1 and 2. The text encoder
-    keeps its random weights.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5.1: the
+    network starts as the R-MAC of its pretrained backbone. Without phases it is the visual baseline
+    of tables 1 and 2. The text encoder keeps its random weights.
 
     Args:
         images: training images to learn from, at most; they are drawn at random.

@@ -1,4 +1,5 @@
-"""Initializations by networks that are trained already: another embedding, or the contrastive model as it is."""
+"""Initializations by networks that are trained already: another embedding, or the contrastive model
+as it is."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,10 +14,11 @@ from bifocal.training.inputs import TrainingInputs
 
 
 class FromEmbedding(Initialization):
-    """The weights of another embedding, on the same kind of features and with the same fitted vectorizer.
+    """The weights of another embedding, on the same kind of features and with the same fitted
+    vectorizer.
 
-    With phases, the embedding is fine-tuned on this dataset. Without phases, it is transferred as it is. The text of
-    this dataset must come from the embedding's vectorizer: see ``FromText``.
+    With phases, the embedding is fine-tuned on this dataset. Without phases, it is transferred as
+    it is. The text of this dataset must come from the embedding's vectorizer: see ``FromText``.
 
     Args:
         path: folder of the embedding, the artifact ``embedding`` of another run.
@@ -36,8 +38,9 @@ class FromEmbedding(Initialization):
         if theirs != ours:
             name = next(name for name in (*ours, *theirs) if ours.get(name) != theirs.get(name))
             raise ValueError(
-                f"the embedding {self.path} has {name} {theirs.get(name, 'missing')}, and the model to train has "
-                f"{ours.get(name, 'none')}: build the model of that embedding, which its config.json names"
+                f"the embedding {self.path} has {name} {theirs.get(name, 'missing')}, and the "
+                f"model to train has {ours.get(name, 'none')}: build the model of that "
+                "embedding, which its config.json names"
             )
         model.load_state_dict(source.state_dict())
         return {}
@@ -48,10 +51,12 @@ def _shapes(model: Model) -> Mapping[str, tuple[int, ...]]:
 
 
 class ZeroShot(Initialization):
-    """The contrastive model of the features and the text, below residual heads that are the identity.
+    """The contrastive model of the features and the text, below residual heads that are the
+    identity.
 
-    With ``phases: []`` it is the result: the contrastive model is exported and registered unchanged. With phases, it is
-    epoch 0 of the training, which is kept unless a phase improves on it.
+    With ``phases: []`` it is the result: the contrastive model is exported and registered
+    unchanged. With phases, it is epoch 0 of the training, which is kept unless a phase improves on
+    it.
 
     Example:
         >>> list(ZeroShot.conflicts({}))

@@ -1,1 +1,2 @@
-"""Targets and losses of the networks that are trained before the embedding; ``bifocal.training`` has the loop."""
+"""Targets and losses of the networks that are trained before the embedding; ``bifocal.training``
+has the loop."""

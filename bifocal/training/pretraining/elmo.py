@@ -23,8 +23,9 @@ Sentences = Sequence[Sequence[str]]
 class SampledSoftmax(nn.Module):
     """Word probabilities from the outputs (N, P) of an LSTM, shared by both directions.
 
-    Blanc and Rendle, "Adaptive sampled softmax with kernel based sampling", ICML 2018, section 2.2. The most frequent
-    words come first, because negatives are drawn log-uniformly; id 0 stands for all other words.
+    Blanc and Rendle, "Adaptive sampled softmax with kernel based sampling", ICML 2018, section 2.2.
+    The most frequent words come first, because negatives are drawn log-uniformly; id 0 stands for
+    all other words.
     """
 
     def __init__(self, words: Sequence[str], dim: int, samples: int) -> None:
@@ -41,14 +42,16 @@ class SampledSoftmax(nn.Module):
         ).float()
 
     def loss(self, outputs: Tensor, targets: Tensor, generator: Generator | None) -> Tensor:
-        """Return the mean of -ln p(target) for outputs (N, P); without ``generator``, by the full softmax."""
+        """Return the mean of -ln p(target) for outputs (N, P); without ``generator``, by the full
+        softmax."""
         if generator is None or self.samples >= len(self.bias):
             return cross_entropy(outputs @ self.weight.T + self.bias, targets)
         drawn = torch.multinomial(
             self.log_uniform, self.samples, replacement=True, generator=generator
         )
         drawn = drawn.to(targets.device)
-        # Subtract the log of the expected count, so that frequent negatives are not counted too often.
+        # Subtract the log of the expected count, so that frequent negatives are not counted too
+        # often.
         expected = torch.log(self.samples * self.log_uniform).to(outputs.device)
         positive = (outputs * embedding(targets, self.weight)).sum(dim=1) + self.bias[targets]
         negatives = outputs @ self.weight[drawn].T + (self.bias - expected)[drawn]
@@ -69,10 +72,12 @@ def pretrain_elmo(
     checkpoints: Path,
     seed: int,
 ) -> list[float]:
-    """Train ``elmo`` in place with Adam to predict the next word forwards and the previous word backwards.
+    """Train ``elmo`` in place with Adam to predict the next word forwards and the previous word
+    backwards.
 
-    Peters et al., NAACL 2018, section 3.1: both directions share the token encoder and the softmax over ``words``, the
-    most frequent first. Return the perplexity of the held-out sentences before the first epoch and after each.
+    Peters et al., NAACL 2018, section 3.1: both directions share the token encoder and the softmax
+    over ``words``, the most frequent first. Return the perplexity of the held-out sentences before
+    the first epoch and after each.
     """
     held_out = sentences[::HELD_OUT_EVERY]
     train = [sentence for row, sentence in enumerate(sentences) if row % HELD_OUT_EVERY] or held_out
@@ -128,7 +133,8 @@ class _ElmoTask(TrainingTask[Sentences]):
 def predictions(
     elmo: Elmo, softmax: SampledSoftmax, sentences: Sentences
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield for each direction the outputs (N, P) at the words of the sentences and the ids (N,) of the next words."""
+    """Yield for each direction the outputs (N, P) at the words of the sentences and the ids (N,) of
+    the next words."""
     symbols, words, lengths = elmo.batch(sentences)
     marked: list[str | int] = [BEGIN_SENTENCE]
     for sentence in sentences:
@@ -145,7 +151,8 @@ def predictions(
 
 @torch.inference_mode()
 def perplexity(elmo: Elmo, softmax: SampledSoftmax, sentences: Sentences, batch_size: int) -> float:
-    """Return exp of the mean of -ln p over all words, the sentence ends included, and both directions."""
+    """Return exp of the mean of -ln p over all words, the sentence ends included, and both
+    directions."""
     elmo.eval()
     total, count = 0.0, 0
     for start in range(0, len(sentences), batch_size):

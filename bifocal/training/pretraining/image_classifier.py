@@ -41,7 +41,8 @@ class ClassificationImages:
 def labels_of(
     dataset: Dataset, task: str, names: Sequence[str] | None = None
 ) -> ClassificationImages:
-    """Return the images with labels of ``task``, all or ``names``; a label that an image lacks counts as absent."""
+    """Return the images with labels of ``task``, all or ``names``; a label that an image lacks
+    counts as absent."""
     rows = dataset.labels[dataset.labels["task"] == task]
     if rows.empty:
         known = ", ".join(sorted(dataset.labels["task"].unique())) or "no task"
@@ -98,14 +99,16 @@ def pretrain_classifier(
     checkpoints: Path,
     seed: int,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Train the adaptation layer with a projection to the classes on its pooled maps; the projection is discarded.
+    """Train the adaptation layer with a projection to the classes on its pooled maps; the
+    projection is discarded.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The loss is a softmax over exclusive classes,
-    and otherwise a logistic loss for each label.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The loss is a softmax
+    over exclusive classes, and otherwise a logistic loss for each label.
 
-    Return the state ``adaptation.weight`` (``maps``, D), and metrics of ``validation`` in [0, 1] with their chance
-    levels: ``classifier_top1`` for exclusive classes, otherwise the mean average precision over the labels,
-    ``classifier_ap``.
+    Return the state ``adaptation.weight`` (``maps``, D), and metrics of ``validation`` in [0, 1]
+    with their chance
+    levels: ``classifier_top1`` for exclusive classes, otherwise the mean average precision over the
+    labels, ``classifier_ap``.
     """
     torch.manual_seed(seed)
     backbone = extractor.backbone

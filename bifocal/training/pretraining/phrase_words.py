@@ -1,7 +1,8 @@
 """Train a backbone on the phrases and boxes of a dataset, without downloaded weights.
 
-Each cell of the feature map predicts the words of the phrases whose boxes contain it, and whether any box does, as for
-bottom-up features (Anderson et al., CVPR 2018). Words that occur only in captions are predicted for the whole image.
+Each cell of the feature map predicts the words of the phrases whose boxes contain it, and whether
+any box does, as for bottom-up features (Anderson et al., CVPR 2018). Words that occur only in
+captions are predicted for the whole image.
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,13 +70,15 @@ def pretrain_on_phrases(
     checkpoints: Path,
     seed: int,
 ) -> dict[str, float]:
-    """Train the backbone of ``extractor`` in place on the split "train", and return metrics of the split "val".
+    """Train the backbone of ``extractor`` in place on the split "train", and return metrics of the
+    split "val".
 
     The network multiplies in bfloat16 where the device has instructions for it.
 
-    A word is a target if it occurs in at least ``min_count`` phrases (captions, for words of the whole image). The
-    metrics are mean average precision, in [0, 1], with chance levels ``..._chance``: ``word_ap`` over the cells,
-    ``object_ap`` of lying in any box, ``scene_word_ap`` over the images.
+    A word is a target if it occurs in at least ``min_count`` phrases (captions, for words of the
+    whole image). The metrics are mean average precision, in [0, 1], with chance levels
+    ``..._chance``: ``word_ap`` over the cells, ``object_ap`` of lying in any box, ``scene_word_ap``
+    over the images.
     """
     if extractor.backbone.resize != "square":
         raise ValueError("pretraining needs images of one shape: set resize to 'square'")
@@ -101,7 +104,8 @@ def pretrain_on_phrases(
 
 
 class Examples(NamedTuple):
-    """A batch: pixels (B, 3, H, W) uint8, cell targets (B, h, w, V + 1), targets of the whole image (B, S)."""
+    """A batch: pixels (B, 3, H, W) uint8, cell targets (B, h, w, V + 1), targets of the whole image
+    (B, S)."""
 
     pixels: Tensor
     cells: Tensor
@@ -154,7 +158,8 @@ class _PhraseWordsTask(TrainingTask[Examples]):
         return len(batch.pixels)
 
     def _read(self, epoch: int, rows: Sequence[int]) -> Iterator[Examples]:
-        """Yield images that are mirrored, since "left" and "right" are not targets, and shifted at random."""
+        """Yield images that are mirrored, since "left" and "right" are not targets, and shifted at
+        random."""
         _, height, width = self.extractor.map_shape
 
         def example(row: int) -> tuple[NDArray[Any], ...]:
@@ -178,7 +183,8 @@ class _PhraseWordsTask(TrainingTask[Examples]):
         return prefetch(batch, range(0, len(rows), self.batch_size), ahead=2)
 
     def _pixels(self, image_id: str) -> NDArray[np.uint8]:
-        """Return an image of the network's size (3, H, W); the first of them stay in memory, decoded."""
+        """Return an image of the network's size (3, H, W); the first of them stay in memory,
+        decoded."""
         if image_id in self.decoded:
             return self.decoded[image_id]
         pixels: NDArray[np.uint8] = self.extractor.preprocess(
@@ -192,7 +198,8 @@ class _PhraseWordsTask(TrainingTask[Examples]):
 def _shifted(
     pixels: NDArray[np.uint8], random: np.random.Generator
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Shift pixels (3, H, W) by up to 1/16 of the side, reflecting the border; return the relative shift (x, y)."""
+    """Shift pixels (3, H, W) by up to 1/16 of the side, reflecting the border; return the relative
+    shift (x, y)."""
     side = pixels.shape[2]
     limit = round(side * MAX_SHIFT)
     x, y = random.integers(-limit, limit + 1, 2)

@@ -21,7 +21,8 @@ HELD_OUT_VECTORS = 10_000
 
 
 def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
-    """Mean absolute error of a sorter's ranks for scores (count, n), divided by n, as in thesis table 5.1."""
+    """Mean absolute error of a sorter's ranks for scores (count, n), divided by n, as in thesis
+    table 5.1."""
     error = 0.0
     with torch.no_grad():
         for batch in scores.split(batch_size):
@@ -49,10 +50,12 @@ def train_sorter(
     seed: int,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    """Train ``sorter`` in place with Adam on the L1 error of its ranks, eq. (5.1), and return the history.
+    """Train ``sorter`` in place with Adam on the L1 error of its ranks, eq. (5.1), and return the
+    history.
 
-    The weights of the epoch with the lowest held-out error, divided by n, are kept. The training stops early if this
-    error did not fall by more than the fraction ``tolerance`` in ``patience`` epochs.
+    The weights of the epoch with the lowest held-out error, divided by n, are kept. The training
+    stops early if this error did not fall by more than the fraction ``tolerance`` in ``patience``
+    epochs.
     """
     device = next(sorter.parameters()).device
     optimizer = torch.optim.Adam(sorter.parameters(), learning_rate)
@@ -94,7 +97,8 @@ class _SorterTask(TrainingTask[Tensor]):
         drawn = islice(self._draw(epoch), first_step, None)
         if not self.held_out.is_cuda:
             return count, drawn
-        # A thread draws batches while the GPU computes, in the same order: one generator gives all numbers of an epoch.
+        # A thread draws batches while the GPU computes, in the same order: one generator gives all
+        # numbers of an epoch.
         return count, prefetch(
             lambda step: next(drawn).pin_memory(), range(first_step, count), ahead=8, threads=1
         )
@@ -136,5 +140,6 @@ class _SorterTask(TrainingTask[Tensor]):
 
 
 def _generator(seed: int, stream: int) -> Generator:
-    """Generator of one stream of random numbers: 0 for the held-out vectors, i for the i-th epoch."""
+    """Generator of one stream of random numbers: 0 for the held-out vectors, i for the i-th
+    epoch."""
     return Generator().manual_seed(seed * 2**20 + stream)

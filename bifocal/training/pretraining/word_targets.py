@@ -22,20 +22,23 @@ class TargetVocabulary(NamedTuple):
 
 
 def build_target_vocabulary(dataset: Dataset, min_count: int) -> TargetVocabulary:
-    """Return the words that occur in at least ``min_count`` phrases with boxes, or captions, of ``dataset``."""
+    """Return the words that occur in at least ``min_count`` phrases with boxes, or captions, of
+    ``dataset``."""
     located = dataset.phrases["phrase"][dataset.phrases["boxes"].map(len) > 0]
     cell = _frequent_words(located, min_count)
     if not cell:
         raise ValueError(
-            f"no word occurs in {min_count} phrases with boxes (the training split has {len(located)} such phrases): "
-            "lower min_count, or load trained weights instead of training on phrases"
+            f"no word occurs in {min_count} phrases with boxes (the training split has "
+            f"{len(located)} such phrases): lower min_count, or load trained weights instead "
+            "of training on phrases"
         )
     scene = set(_frequent_words(dataset.captions["text"], min_count)) - set(cell)
     return TargetVocabulary(cell, sorted(scene))
 
 
 class WordTargets:
-    """Targets of the images ``image_ids``; ``boxes`` has (n, 4) x0 y0 x1 y1 of each image, relative to its size."""
+    """Targets of the images ``image_ids``; ``boxes`` has (n, 4) x0 y0 x1 y1 of each image, relative
+    to its size."""
 
     def __init__(self, dataset: Dataset, words: TargetVocabulary, image_ids: Sequence[str]) -> None:
         selected = set(image_ids)
@@ -75,10 +78,11 @@ class WordTargets:
     def of_cells(
         self, image_id: str, boxes: NDArray[np.floating], rows: int, columns: int
     ) -> NDArray[np.float32]:
-        """Return the targets (rows, columns, V + 1) of an image's cells; ``boxes`` are transformed like its pixels.
+        """Return the targets (rows, columns, V + 1) of an image's cells; ``boxes`` are transformed
+        like its pixels.
 
-        A word is 1 in the cells whose center is in one of its boxes, and in the cell of the box's center; the last
-        target is 1 for any box.
+        A word is 1 in the cells whose center is in one of its boxes, and in the cell of the box's
+        center; the last target is 1 for any box.
         """
         in_x = _covers(boxes[:, 0], boxes[:, 2], columns)
         in_y = _covers(boxes[:, 1], boxes[:, 3], rows)
@@ -110,7 +114,8 @@ def _indicator(words: list[str], text: str) -> NDArray[np.float32]:
 
 
 def _covers(low: NDArray[np.floating], high: NDArray[np.floating], cells: int) -> NDArray[np.bool_]:
-    """Whether the intervals (n,) contain the center of each cell along one side, or are centered in it: (n, cells)."""
+    """Whether the intervals (n,) contain the center of each cell along one side, or are centered in
+    it: (n, cells)."""
     centers = (np.arange(cells) + 0.5) / cells
     middle = np.clip(np.floor((low + high) / 2 * cells), 0, cells - 1)
     inside = (low[:, None] <= centers) & (centers < high[:, None])

@@ -22,13 +22,15 @@ class PreparedWeights(NamedTuple):
 
 
 class Weights(CheckedByConstruction, ABC):
-    """A source of an extractor's weights; ``shardable`` if every shard can prepare the same weights itself."""
+    """A source of an extractor's weights; ``shardable`` if every shard can prepare the same weights
+    itself."""
 
     shardable: ClassVar[bool]
 
     @classmethod
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
-        """Return why the weights do not suit an extractor with these arguments (all, with defaults), or None."""
+        """Return why the weights do not suit an extractor with these arguments (all, with
+        defaults), or None."""
         return None
 
     @abstractmethod
@@ -42,10 +44,11 @@ class Weights(CheckedByConstruction, ABC):
         seed: int,
         sharded: bool = False,
     ) -> PreparedWeights:
-        """Load weights into ``extractor``, after training them on the splits "train" and "val" if necessary.
+        """Load weights into ``extractor``, after training them on the splits "train" and "val" if
+        necessary.
 
-        ``directory`` keeps trained weights as ``weights.safetensors``. If ``sharded``, this run extracts a share of the
-        images.
+        ``directory`` keeps trained weights as ``weights.safetensors``. If ``sharded``, this run
+        extracts a share of the images.
         """
 
 
@@ -64,7 +67,8 @@ def keep(
     extra: Mapping[str, Tensor],
     metrics: Mapping[str, float],
 ) -> None:
-    """Write the weights of ``extractor`` and the tensors ``extra`` of other modules to ``directory``."""
+    """Write the weights of ``extractor`` and the tensors ``extra`` of other modules to
+    ``directory``."""
     state = extractor.backbone.network.state_dict()
     write_tensors(directory / WEIGHTS_FILE, state | dict(extra), dict(metrics))
 
@@ -73,8 +77,9 @@ def refuse_shards(learned: str, sharded: bool) -> None:
     """Raise ``ValueError`` if each shard would learn its own ``learned``."""
     if sharded:
         raise ValueError(
-            f"every shard would learn a {learned} of its own: extract once without shards, on a small dataset if "
-            f"necessary, then load the {WEIGHTS_FILE} of that feature directory with FromFile"
+            f"every shard would learn a {learned} of its own: extract once without shards, on "
+            f"a small dataset if necessary, then load the {WEIGHTS_FILE} of that feature "
+            "directory with FromFile"
         )
 
 
@@ -88,7 +93,8 @@ class TrainedWeights(Weights):
     def train(
         self, extractor: FeatureExtractor, dataset: Dataset, checkpoints: Path, seed: int
     ) -> tuple[Mapping[str, Tensor], Mapping[str, float]]:
-        """Train the backbone of ``extractor`` in place; return tensors of other modules by name, and metrics."""
+        """Train the backbone of ``extractor`` in place; return tensors of other modules by name,
+        and metrics."""
 
     def prepare(
         self,

@@ -64,7 +64,8 @@ class LoadedWeights(Weights):
 def _fit(
     extractor: FittedExtractor, dataset: Dataset, batch_size: int, seed: int
 ) -> dict[str, Tensor]:
-    """Fit ``extractor`` on images of the split "train" that are drawn at random, in the order of the dataset."""
+    """Fit ``extractor`` on images of the split "train" that are drawn at random, in the order of
+    the dataset."""
     train = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
     rows = sorted(np.random.default_rng(seed).permutation(len(train))[: extractor.fit_images])
     return extractor.fit(
@@ -73,9 +74,11 @@ def _fit(
 
 
 class FromFile(LoadedWeights):
-    """The weights in a safetensors file, such as the ``weights.safetensors`` of another feature directory.
+    """The weights in a safetensors file, such as the ``weights.safetensors`` of another feature
+    directory.
 
-    The weights must have the network's names; weights of a classifier are ignored. A pickle is refused.
+    The weights must have the network's names; weights of a classifier are ignored. A pickle is
+    refused.
 
     Args:
         path: the file.
@@ -88,7 +91,9 @@ class FromFile(LoadedWeights):
         >>> path = Path(mkdtemp()) / "weights.safetensors"
         >>> save_file(trained.backbone.network.state_dict(), path)
         >>> digest, extra = FromFile(path).load(extractor.backbone)
-        >>> trained.backbone.network.conv1[0].weight.equal(extractor.backbone.network.conv1[0].weight)
+        >>> trained.backbone.network.conv1[0].weight.equal(
+        ...     extractor.backbone.network.conv1[0].weight
+        ... )
         True
     """
 

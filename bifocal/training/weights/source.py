@@ -16,7 +16,8 @@ EXTRACTORS, WEIGHTS = "bifocal.features.extractors", "bifocal.training.weights"
 
 
 class OpenedSource(NamedTuple):
-    """A source, the metadata of its features for the feature store, and the metrics of a training."""
+    """A source, the metadata of its features for the feature store, and the metrics of a
+    training."""
 
     source: FeatureSource
     metadata: dict[str, Any]
@@ -33,7 +34,8 @@ def open_source(
     seed: int,
     sharded: bool = False,
 ) -> OpenedSource:
-    """Build an extractor and its weights, which may train and are kept in ``directory``; or open published files."""
+    """Build an extractor and its weights, which may train and are kept in ``directory``; or open
+    published files."""
     torch.manual_seed(seed)
     name, arguments = split(extractor)
     reader: FeatureExtractor | FeatureReader = build(EXTRACTORS, extractor)

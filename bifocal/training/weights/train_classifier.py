@@ -23,10 +23,12 @@ from bifocal.training.weights.loaded import LoadedWeights
 
 @dataclass(frozen=True)
 class TrainClassifier(TrainedWeights):
-    """Weights of ``ImageFiles`` or ``Pixels``, trained as an image classifier with the adaptation layer of BEAN.
+    """Weights of ``ImageFiles`` or ``Pixels``, trained as an image classifier with the adaptation
+    layer of BEAN.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The classes are labels of the dataset, or
-    folders of images as ImageNet is unpacked. See ``bifocal.training.pretraining.image_classifier``.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The classes are labels of
+    the dataset, or folders of images as ImageNet is unpacked. See
+    ``bifocal.training.pretraining.image_classifier``.
 
     Args:
         task: task of the dataset's labels; None for the class folders at ``path``.
@@ -59,8 +61,9 @@ class TrainClassifier(TrainedWeights):
     def __post_init__(self) -> None:
         if (self.task is None) == (self.path is None):
             raise ValueError(
-                f"TrainClassifier: task is {self.task!r} and path is {self.path!r}: set task to train on labels of "
-                "the dataset, or path to train on class folders, and not both"
+                f"TrainClassifier: task is {self.task!r} and path is {self.path!r}: set task "
+                "to train on labels of the dataset, or path to train on class folders, and "
+                "not both"
             )
         check_range("[1, inf)", maps=self.maps, epochs=self.epochs, batch_size=self.batch_size)
         check_range("[0, inf)", weight_decay=self.weight_decay)
@@ -77,7 +80,10 @@ class TrainClassifier(TrainedWeights):
         if start is not None and not issubclass(
             get(cls.parts["start"], split(start)[0]), LoadedWeights
         ):
-            yield f"start is {split(start)[0]}, expected weights that are not trained: Pretrained or FromFile"
+            yield (
+                f"start is {split(start)[0]}, expected weights that are not trained: "
+                "Pretrained or FromFile"
+            )
 
     def train(
         self, extractor: FeatureExtractor, dataset: Dataset, checkpoints: Path, seed: int

@@ -16,17 +16,20 @@ from bifocal.training.weights.base import TrainedWeights
 
 @dataclass(frozen=True)
 class TrainOnPhrases(TrainedWeights):
-    """Weights trained on the phrases and boxes of the dataset, to predict words; nothing is downloaded.
+    """Weights trained on the phrases and boxes of the dataset, to predict words; nothing is
+    downloaded.
 
-    Each cell of the feature map predicts the words of the phrases whose boxes contain it. The mean of all cells
-    predicts the words that occur in captions only. See ``bifocal.training.pretraining.phrase_words``.
+    Each cell of the feature map predicts the words of the phrases whose boxes contain it. The mean
+    of all cells predicts the words that occur in captions only. See
+    ``bifocal.training.pretraining.phrase_words``.
 
     Args:
         epochs: passes over the training images.
         batch_size: images per step.
         learning_rate: maximum learning rate of AdamW.
         weight_decay: of AdamW.
-        min_count: minimum number of phrases (captions, for image-level words) in which a word must occur.
+        min_count: minimum number of phrases (captions, for image-level words) in which a word must
+            occur.
         positive_weight: weight of positive targets relative to negative ones.
         image_word_weight: weight of the image-level word loss relative to the cell-level one.
 
@@ -63,7 +66,10 @@ class TrainOnPhrases(TrainedWeights):
             arguments.get("resize") == "square"
             or (arguments.get("resize") is None and arguments.get("size"))
         ):
-            return f"TrainOnPhrases needs images of one shape: set resize of {extractor.__name__} to square"
+            return (
+                f"TrainOnPhrases needs images of one shape: set resize of {extractor.__name__} "
+                "to square"
+            )
         return None
 
     def train(
@@ -71,7 +77,8 @@ class TrainOnPhrases(TrainedWeights):
     ) -> tuple[Mapping[str, Tensor], Mapping[str, float]]:
         if not hasattr(extractor, "grid"):
             raise ValueError(
-                f"TrainOnPhrases trains a feature map, which {type(extractor).__name__} does not have"
+                f"TrainOnPhrases trains a feature map, which {type(extractor).__name__} does "
+                "not have"
             )
         return {}, pretrain_on_phrases(
             extractor.grid(), dataset, checkpoints=checkpoints, seed=seed, **asdict(self)

@@ -1,4 +1,5 @@
-"""Create the bucket of the variable ``BUCKET`` if it is missing, and set the rules of ``lifecycle.json`` beside it.
+"""Create the bucket of the variable ``BUCKET`` if it is missing, and set the rules of
+``lifecycle.json`` beside it.
 
 Rules of the bucket whose ID does not begin with ``bifocal-`` stay: S3 replaces all rules at once.
 """
@@ -51,7 +52,8 @@ def main(bucket: str, rules: list[dict[str, Any]]) -> None:
 
 
 def call(method: Any, absent: set[str], **arguments: Any) -> Any:
-    """Return the answer of a request, or None if S3 answers with one of the error codes ``absent``."""
+    """Return the answer of a request, or None if S3 answers with one of the error codes
+    ``absent``."""
     try:
         return method(**arguments)
     except ClientError as error:

@@ -1,4 +1,5 @@
-"""``bifocal train --budget``: image size and epochs for the time given, from a short measurement."""
+"""``bifocal train --budget``: image size and epochs for the time given, from a short
+measurement."""
 
 import json
 import re
@@ -16,20 +17,25 @@ from pipelines.app.stages import check_stages, run_checked, stages_of_run
 from runtime import parameters
 
 SIZES, EPOCHS = (224, 192, 160, 128), (3, 20)
-"""Image sizes in pixels to try below the size of the parameters, largest first; fewest and most epochs."""
+"""Image sizes in pixels to try below the size of the parameters, largest first; fewest and most
+epochs."""
 RESERVE = 0.15
-"""Fraction of the budget that is not planned: the measurement is short, and other programs take time."""
+"""Fraction of the budget that is not planned: the measurement is short, and other programs take
+time."""
 FIXED, PER_IMAGE = 35.0, 0.015
-"""Seconds of the stages around training on two cores, for any number of images, and for each image: rough estimates."""
+"""Seconds of the stages around training on two cores, for any number of images, and for each image:
+rough estimates."""
 BEFORE = ("prepare_dataset", "vectorize_captions")
-"""Stages that run before the choice: their time depends neither on the image size nor on the epochs."""
+"""Stages that run before the choice: their time depends neither on the image size nor on the
+epochs."""
 SAMPLE, BATCH = 8, 64
 FILE = "budget.json"
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured seconds per image with ``size`` pixels: features, which its area scales, and one training epoch.
+    """Measured seconds per image with ``size`` pixels: features, which its area scales, and one
+    training epoch.
 
     ``cells``: whether the area scales the epoch, too, because an image has a region per cell.
     """
@@ -58,7 +64,8 @@ def parse_budget(text: str) -> float:
 
 
 def choose(seconds: float, images: int, training_images: int, costs: Costs) -> Choice:
-    """Return the largest image size with which the fewest epochs fit into the time, and the epochs that fit.
+    """Return the largest image size with which the fewest epochs fit into the time, and the epochs
+    that fit.
 
     All images are used. If not even the smallest size fits, the choice takes longer than the time.
     """
@@ -140,7 +147,8 @@ def measure(
 
 
 def settings(choice: Choice, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the parameters of a choice; the first phase gets the epochs, and its schedule keeps its shape."""
+    """Return the parameters of a choice; the first phase gets the epochs, and its schedule keeps
+    its shape."""
     first, *others = phases
     factor, schedule = choice.epochs / first["epochs"], first["schedule"]
     if isinstance(schedule, Mapping) and "milestones" in schedule:
@@ -158,7 +166,8 @@ def fit_budget(
 ) -> dict[str, Any]:
     """Return the parameters whose training takes about ``seconds``, and print them.
 
-    The stages before the choice run here. A later start of the same training goes on with its choice.
+    The stages before the choice run here. A later start of the same training goes on with its
+    choice.
     """
     stages, file = stages_of_run(), folder / FILE
     check_stages(values, stages)
@@ -181,8 +190,9 @@ def fit_budget(
         file.write_text(json.dumps(known, indent=2) + "\n")
     choice = Choice(**known["choice"])
     click.echo(
-        f"Budget {seconds / 60:.1f} minutes: images of {choice.size} pixels, {choice.epochs} epochs, expected "
-        f"{choice.seconds / 60:.1f} minutes. All {count:,} images are used, {training:,} of them for training.",
+        f"Budget {seconds / 60:.1f} minutes: images of {choice.size} pixels, {choice.epochs} "
+        f"epochs, expected {choice.seconds / 60:.1f} minutes. All {count:,} images are used, "
+        f"{training:,} of them for training.",
         err=True,
     )
     if choice.seconds > seconds:

@@ -1,4 +1,5 @@
-"""Networks for the user's own images: files of weights, the backbone of each, and its pointing head."""
+"""Networks for the user's own images: files of weights, the backbone of each, and its pointing
+head."""
 
 import contextlib
 import hashlib
@@ -21,10 +22,23 @@ DEMO_SIZE = 224
 HALF = [0.5, 0.5, 0.5]
 KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "tf_efficientnet_lite2": {"layers": ["blocks.5", "bn2"], "size": 260, "mean": HALF, "std": HALF},
-        "tf_efficientnet_lite0": {"layers": ["blocks.5", "bn2"], "size": 224, "mean": HALF, "std": HALF},
+        "tf_efficientnet_lite2": {
+            "layers": ["blocks.5", "bn2"],
+            "size": 260,
+            "mean": HALF,
+            "std": HALF,
+        },
+        "tf_efficientnet_lite0": {
+            "layers": ["blocks.5", "bn2"],
+            "size": 224,
+            "mean": HALF,
+            "std": HALF,
+        },
         "mobilenetv2_100": {
-            "layers": ["blocks.5", "bn2"], "size": 224, "mean": HALF, "std": HALF,
+            "layers": ["blocks.5", "bn2"],
+            "size": 224,
+            "mean": HALF,
+            "std": HALF,
             "model_arguments": {"pad_type": "same"},
         },
         "resnet18": {"layers": ["layer3", "layer4"], "size": 224},
@@ -32,7 +46,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "resnet101": {"layers": ["layer3", "layer4"], "size": 224},
         "resnet152": {"layers": ["layer3", "layer4"], "size": 224},
     }
-)  # fmt: skip
+)
 """Arguments of the extractor for each backbone that a file of weights is recognized as."""
 LOWER: Mapping[str, Sequence[str]] = MappingProxyType(
     {"blocks.5": ("blocks.4", "blocks.6"), "layer3": ("layer2",)}
@@ -42,16 +56,19 @@ LOWER: Mapping[str, Sequence[str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Networks:
-    """Networks of ``--weights``: a file with the weights of a backbone, and the folder of a sentence encoder."""
+    """Networks of ``--weights``: a file with the weights of a backbone, and the folder of a
+    sentence encoder."""
 
     backbone: Path
     sentences: Path | None = None
 
 
 def find_networks(option: Path | None) -> Networks | None:
-    """Return the networks at ``--weights``, or else at ``BIFOCAL_WEIGHTS``: a file, or a folder with several networks.
+    """Return the networks at ``--weights``, or else at ``BIFOCAL_WEIGHTS``: a file, or a folder
+    with several networks.
 
-    Of several known backbones in a folder, the first of ``KNOWN`` is taken. None if nothing is named.
+    Of several known backbones in a folder, the first of ``KNOWN`` is taken. None if nothing is
+    named.
     """
     named = option or (
         Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None
@@ -62,8 +79,8 @@ def find_networks(option: Path | None) -> Networks | None:
         return _networks_of(named)
     if not named.is_file():
         raise FileNotFoundError(
-            f"{named}: no such file; expected a safetensors file with the weights of a timm model, or a folder with it "
-            "and a sentence encoder"
+            f"{named}: no such file; expected a safetensors file with the weights of a timm "
+            "model, or a folder with it and a sentence encoder"
         )
     return Networks(named)
 
@@ -84,7 +101,8 @@ def _networks_of(folder: Path) -> Networks:
 
 
 def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dict[str, Any]:
-    """Return the section ``extract_features`` for a file of weights; for ``Grid``, only of the weights."""
+    """Return the section ``extract_features`` for a file of weights; for ``Grid``, only of the
+    weights."""
     source = {"weights": {"name": "FromFile", "path": str(weights.resolve())}}
     if extractor_name == "Grid":  # the model of the recipe belongs to its backbone
         return source
@@ -104,14 +122,16 @@ def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dic
 
 
 def demo_section() -> dict[str, Any]:
-    """Return the section ``extract_features`` with the backbone of ``bifocal demo``, which is part of the package."""
+    """Return the section ``extract_features`` with the backbone of ``bifocal demo``, which is part
+    of the package."""
     extractor = parameters.load(SHIPPED / RECIPE)["extract_features"]["extractor"]
     weights = {"name": "FromFile", "path": str(SHIPPED / BACKBONE)}
     return {"extractor": {**extractor, "size": DEMO_SIZE}, "weights": weights}
 
 
 def recognize(weights: Path) -> str:
-    """Return the name of the known backbone whose weights have the names and shapes of the file's."""
+    """Return the name of the known backbone whose weights have the names and shapes of the
+    file's."""
     import timm
     import torch
 
@@ -120,7 +140,8 @@ def recognize(weights: Path) -> str:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
-            f"{weights} is not a safetensors file ({error}); convert it with safetensors.torch.save_file"
+            f"{weights} is not a safetensors file ({error}); convert it with "
+            "safetensors.torch.save_file"
         ) from error
     for name, arguments in KNOWN.items():
         with torch.device("meta"):
@@ -129,8 +150,8 @@ def recognize(weights: Path) -> str:
         if expected == shapes:
             return name
     raise ValueError(
-        f"{weights} has the weights of none of {', '.join(KNOWN)}: write a recipe that names your backbone in "
-        "extract_features, and give it with --recipe"
+        f"{weights} has the weights of none of {', '.join(KNOWN)}: write a recipe that names "
+        "your backbone in extract_features, and give it with --recipe"
     )
 
 
@@ -146,7 +167,8 @@ def pointer_of_weights(path: Path) -> PointingHead:
 
 
 def head_of_weights(path: Path) -> Path:
-    """Return the folder of the exported pointing head of a file or a folder of weights, in the user's cache."""
+    """Return the folder of the exported pointing head of a file or a folder of weights, in the
+    user's cache."""
     from bifocal.durable import cache_folder
     from bifocal.durable.cached import code_digest
     from bifocal.export.pointing import export_head

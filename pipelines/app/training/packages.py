@@ -1,4 +1,5 @@
-"""The networks of the encoder small in packages of the extra small: checked, converted once, kept in the cache."""
+"""The networks of the encoder small in packages of the extra small: checked, converted once, kept
+in the cache."""
 
 import hashlib
 from collections.abc import Mapping
@@ -45,7 +46,8 @@ def is_packaged() -> bool:
 
 
 def packaged_networks() -> Path | None:
-    """Return the folder of both networks in the user's cache; None if the cache and the packages do not have them.
+    """Return the folder of both networks in the user's cache; None if the cache and the packages do
+    not have them.
 
     A conversion needs torch; the cache answers without.
 
@@ -98,6 +100,7 @@ def _checked(package: str, name: str) -> bytes:
     content = file.read_bytes()
     if (digest := hashlib.sha256(content).hexdigest()) != SUMS[package][name]:
         raise ValueError(
-            f"{file} has the SHA-256 {digest}, expected {SUMS[package][name]}: install the extra small again"
+            f"{file} has the SHA-256 {digest}, expected {SUMS[package][name]}: install the "
+            "extra small again"
         )
     return content

@@ -1,4 +1,5 @@
-"""Parameters of ``bifocal train``: a recipe of ``recipes/own``, the paths of this machine, and the user's values."""
+"""Parameters of ``bifocal train``: a recipe of ``recipes/own``, the paths of this machine, and the
+user's values."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,18 +26,20 @@ from runtime import parameters
 from runtime.s3.uri import is_remote
 
 MANY, LAST_LAYERS = 3000, "tf_efficientnet_lite2"
-"""Images with captions from which the last layers of this backbone train: better from 3,000 on, equal at 1,000."""
+"""Images with captions from which the last layers of this backbone train: better from 3,000 on,
+equal at 1,000."""
 POINTING = {"name": "ClassMixture", "model": SENTENCES}
 """Pointing head of the recipes."""
 DEMO_WARNING = (
-    "warning: {problem}\nThe backbone of 'bifocal demo' takes its place. It knows 1,400 drawn scenes: it tells "
-    "colors, textures and shapes apart, and recognizes nothing in photographs. Expect results far below "
-    "the results with ImageNet weights."
+    "warning: {problem}\nThe backbone of 'bifocal demo' takes its place. It knows 1,400 drawn "
+    "scenes: it tells colors, textures and shapes apart, and recognizes nothing in "
+    "photographs. Expect results far below the results with ImageNet weights."
 )
 
 
 class Training(NamedTuple):
-    """Parameters of a training, and the recipe that they come from, with the reasons of its choice."""
+    """Parameters of a training, and the recipe that they come from, with the reasons of its
+    choice."""
 
     values: dict[str, Any]
     recipe: Path
@@ -46,7 +49,8 @@ class Training(NamedTuple):
 def choose_recipe(
     encoder: str | None, networks: Networks | None, count: int | None, *, last_layers: bool
 ) -> Path:
-    """Return the recipe for a contrastive encoder, or for the networks at hand and a number of photographs.
+    """Return the recipe for a contrastive encoder, or for the networks at hand and a number of
+    photographs.
 
     From ``MANY`` images on, the last layers of an EfficientNet-Lite2 train too, if ``last_layers``.
     """
@@ -71,8 +75,9 @@ def compose(
 ) -> Training:
     """Return the parameters of a training on ``directory``, an absolute path or an address on S3.
 
-    ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a sentence encoder; None for
-    "small", without a sentence encoder if ``weights`` has only a backbone, and without both if none are at hand.
+    ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a
+    sentence encoder; None for "small", without a sentence encoder if ``weights`` has only a
+    backbone, and without both if none are at hand.
     """
     given = _overlaid(
         {"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}},
@@ -123,7 +128,8 @@ def compose(
 
 
 def portable_training(directory: str) -> Training:
-    """Return the parameters of a training by networks that other machines download: no path but ``directory``."""
+    """Return the parameters of a training by networks that other machines download: no path but
+    ``directory``."""
     corpus = {"name": "ImageFolder", "root": directory}
     count = count_captioned({"corpus": corpus}) or 0
     recipe = shipped_file(f"recipes/own/{'many' if count >= MANY else 'sentences'}.yaml")
@@ -135,7 +141,8 @@ def portable_training(directory: str) -> Training:
 
 
 def _has_backbone(section: Mapping[str, Any]) -> bool:
-    """Return whether a section ``extract_features`` of the user names features of its own, not only a size."""
+    """Return whether a section ``extract_features`` of the user names features of its own, not only
+    a size."""
     extractor = section.get("extractor", {})
     return (
         "weights" in section
@@ -147,7 +154,8 @@ def _has_backbone(section: Mapping[str, Any]) -> bool:
 def _networks(
     encoder: str | None, weights: Path | None, *, has_features: bool
 ) -> tuple[Networks | None, FileNotFoundError | None]:
-    """Return the networks of a training, and why it has none and takes the backbone of 'bifocal demo'.
+    """Return the networks of a training, and why it has none and takes the backbone of 'bifocal
+    demo'.
 
     Args:
         has_features: whether the user's parameters name a backbone, so that no other one is needed.
@@ -164,14 +172,15 @@ def _networks(
             return None, error
     if encoder == SMALL and (networks is None or networks.sentences is None):
         raise ValueError(
-            f"{weights} has no sentence encoder, which the encoder small needs: name a folder with the weights of "
-            "EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
+            f"{weights} has no sentence encoder, which the encoder small needs: name a folder "
+            "with the weights of EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
         )
     return networks, None
 
 
 def _contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:
-    """Return the parameters that put a contrastive model in the place of the one in ``recipes/own/clip.yaml``."""
+    """Return the parameters that put a contrastive model in the place of the one in
+    ``recipes/own/clip.yaml``."""
     from bifocal.backbones.open_clip import OpenClipBackbone
 
     name, file = torch_encoder(encoder, weights)
@@ -187,10 +196,11 @@ def _contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:
 
 
 def fit_pointing(values: dict[str, Any], networks: Networks | None) -> dict[str, Any]:
-    """Return the parameters with the recipe's pointing head as far as the networks at hand allow it.
+    """Return the parameters with the recipe's pointing head as far as the networks at hand allow
+    it.
 
-    Without a classifier of the backbone, or with a localizer, there is none; without a sentence encoder, it compares
-    words. The report shows the head that is exported.
+    Without a classifier of the backbone, or with a localizer, there is none; without a sentence
+    encoder, it compares words. The report shows the head that is exported.
     """
     extractor, export = values["extract_features"]["extractor"], values["export_onnx"]
     head, shown = export.get("pointing"), {"name": "BackbonePointing", "head": POINTING}
@@ -224,7 +234,8 @@ def _downloaded_pointing() -> dict[str, Any]:
 
 
 def count_captioned(section: Any) -> int | None:
-    """Return the images with captions of the folder of ``prepare_dataset``; None if they are not counted, as on S3.
+    """Return the images with captions of the folder of ``prepare_dataset``; None if they are not
+    counted, as on S3.
 
     Raises:
         ValueError: they are too few; archives are not opened.

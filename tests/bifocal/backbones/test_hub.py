@@ -1,4 +1,5 @@
-"""Downloads from a hub on loopback: checksums, resumption, and no network once the files are there."""
+"""Downloads from a hub on loopback: checksums, resumption, and no network once the files are
+there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,9 @@ def test_a_missing_repository_and_a_hub_without_a_network(
     assert is_reachable(hub.address)  # on the port of its address
     assert not is_reachable("http://127.0.0.1:1")
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
-    message = r"owner/clip cannot be downloaded \(127.0.0.1:1 cannot be reached\): http://127.0.0.1:1/owner/clip/tree/main"
+    message = (
+        r"owner/clip cannot be downloaded \(127.0.0.1:1 cannot be reached\): "
+        r"http://127.0.0.1:1/owner/clip/tree/main"
+    )
     with pytest.raises(FileNotFoundError, match=message):
         download("owner/clip", FILES)

@@ -1,4 +1,5 @@
-"""Features of vision transformers and of cropped images, against timm's own calls and transforms."""
+"""Features of vision transformers and of cropped images, against timm's own calls and
+transforms."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""Types of the user's columns: read once, kept by an update, and never guessed from some of the values."""
+"""Types of the user's columns: read once, kept by an update, and never guessed from some of the
+values."""
 
 import json
 from datetime import date, datetime
@@ -79,10 +80,26 @@ def test_a_column_keeps_its_first_type(
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-RESERVED = st.sampled_from([
-    "item_id", "image_id", "split", "embedding", "date", "folder", "__index__", "shard", "row", "deleted", "captions",
-    "meta.x", "sha256", "width", "id", "score",
-])  # fmt: skip
+RESERVED = st.sampled_from(
+    [
+        "item_id",
+        "image_id",
+        "split",
+        "embedding",
+        "date",
+        "folder",
+        "__index__",
+        "shard",
+        "row",
+        "deleted",
+        "captions",
+        "meta.x",
+        "sha256",
+        "width",
+        "id",
+        "score",
+    ]
+)
 VALUES = (
     st.none()
     | st.booleans()

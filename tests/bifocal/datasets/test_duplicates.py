@@ -26,9 +26,10 @@ def test_near_duplicates_finds_other_sizes_and_compressions(tmp_path: Path) -> N
     scene(2).resize((400, 300)).save(tmp_path / "copy.jpg", quality=40)
     Image.new("RGB", (300, 200), "white").save(tmp_path / "white.png")
     pairs = near_duplicates(
-        ["0", "1", "2"], ["3", "copy", "white"],
+        ["0", "1", "2"],
+        ["3", "copy", "white"],
         lambda name, side: open_image(next(tmp_path.glob(f"{name}.*")), side=side),
-    )  # fmt: skip
+    )
     assert [(pair.first, pair.second) for pair in pairs] == [("2", "copy")]
 
 
@@ -72,7 +73,8 @@ def test_exchanged_captions_are_found_and_others_are_not() -> None:
     found = [
         mismatch.caption for mismatch in mismatched_captions(images, captions, image_of_caption)
     ]
-    # A wrong caption fits a random rank: a tenth of them are above SUSPICIOUS by chance, the others just below.
+    # A wrong caption fits a random rank: a tenth of them are above SUSPICIOUS by chance, the others
+    # just below.
     ranks = {m.caption: m.better for m in mismatched_captions(images, captions, image_of_caption)}
     assert set(found) <= {2 * image for image in wrong}
     assert ranks

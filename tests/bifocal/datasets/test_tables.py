@@ -9,8 +9,15 @@ import pytest
 from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, read_table, write_table
 
 IMAGE = {"image_id": "a", "path": "a.jpg", "width": 4, "height": 3, "split": "train", "sha256": "0"}
-PHRASE = {"phrase_id": 0, "image_id": "a", "caption_id": 3, "phrase": "two dogs", "boxes": [[0, 0, 1, 2], [1, 1, 2, 2]],
-          "category": "animals", "mask": "03"}  # fmt: skip
+PHRASE = {
+    "phrase_id": 0,
+    "image_id": "a",
+    "caption_id": 3,
+    "phrase": "two dogs",
+    "boxes": [[0, 0, 1, 2], [1, 1, 2, 2]],
+    "category": "animals",
+    "mask": "03",
+}
 
 
 def test_images_are_read_as_written(tmp_path):

@@ -53,7 +53,8 @@ def in_child(function: Callable[[], None]) -> int:
 
 
 def killed_at(step: int, function: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that is killed before its ``step``-th call that renames, deletes or flushes."""
+    """Return a function that is killed before its ``step``-th call that renames, deletes or
+    flushes."""
 
     def run() -> None:
         count = 0

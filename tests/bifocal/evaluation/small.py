@@ -47,9 +47,17 @@ def write_inputs(folders: Mapping[str, Path]) -> None:
     text = TextStore(folders["text"])
     torch.manual_seed(0)
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 6, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
-        feature_dim=DIM, text_dim=WORDS, text_format=text.format.name, vocabulary_size=len(text.word_vectors),
-    )  # fmt: skip
+        {
+            "name": "TwoBranchModel",
+            "dim": 6,
+            "image_encoder": "SMILEEncoder",
+            "text_encoder": "GRUEncoder",
+        },
+        feature_dim=DIM,
+        text_dim=WORDS,
+        text_format=text.format.name,
+        vocabulary_size=len(text.word_vectors),
+    )
     save_model(folders["embedding"], model)
 
 

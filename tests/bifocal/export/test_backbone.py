@@ -1,4 +1,5 @@
-"""Exported backbone: its features equal extract_features', for any batch size, from an image file."""
+"""Exported backbone: its features equal extract_features', for any batch size, from an image
+file."""
 
 import base64
 import json
@@ -45,7 +46,8 @@ EXTRACTORS: list[tuple[str, dict[str, Any]]] = [
 
 
 def make_store(folder: Path, name: str, arguments: Mapping[str, Any]) -> GridExtractor:
-    """Write a feature store of one image with the backbone's weights, like extract_features; return the extractor."""
+    """Write a feature store of one image with the backbone's weights, like extract_features; return
+    the extractor."""
     torch.manual_seed(5)
     extractor: GridExtractor = build("bifocal.features.extractors", {"name": name, **arguments})
     metadata = {"extractor": name, "arguments": dict(arguments), **extractor.describe()}

@@ -1,4 +1,5 @@
-"""Encoders of class probabilities: the graphs equal the equation, from torch's logits and the stored class vectors."""
+"""Encoders of class probabilities: the graphs equal the equation, from torch's logits and the
+stored class vectors."""
 
 import json
 from io import BytesIO

@@ -1,4 +1,5 @@
-"""Export of an encoder that reads pixels: batch, height and width stay dynamic, and the output equals torch's."""
+"""Export of an encoder that reads pixels: batch, height and width stay dynamic, and the output
+equals torch's."""
 
 import base64
 import json

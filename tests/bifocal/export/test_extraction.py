@@ -1,4 +1,5 @@
-"""ONNX Runtime computes the same features as torch; it is used for large datasets whose features one graph computes."""
+"""ONNX Runtime computes the same features as torch; it is used for large datasets whose features
+one graph computes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,5 @@
-"""Heatmaps of exported models: numpy on the graphs' outputs gives the scores of the torch localizer."""
+"""Heatmaps of exported models: numpy on the graphs' outputs gives the scores of the torch
+localizer."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,5 @@
-"""A text encoder behind a transformer is one graph: raw sentences without torch give the embeddings of torch."""
+"""A text encoder behind a transformer is one graph: raw sentences without torch give the embeddings
+of torch."""
 
 import shutil
 import sys
@@ -154,7 +155,8 @@ def test_raw_sentences_without_torch_equal_torch(
 
 
 def check_immich(onnx: Path, case: str, expected: Any, folder: Path) -> None:
-    """Read an encoder in the layout of Immich, beside the image graphs of the demo, by our loader of that layout."""
+    """Read an encoder in the layout of Immich, beside the image graphs of the demo, by our loader
+    of that layout."""
     for name in ("backbone.onnx", "image_encoder.onnx", "preprocessing.json"):
         shutil.copy(DEMO / name, onnx)
     if case == "vectors":

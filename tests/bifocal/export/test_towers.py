@@ -1,4 +1,5 @@
-"""Towers of open_clip as ONNX: the vectors of sentences and of image files are those of the library."""
+"""Towers of open_clip as ONNX: the vectors of sentences and of image files are those of the
+library."""
 
 import json
 import shutil
@@ -75,7 +76,8 @@ def test_vectors_are_those_of_open_clip(towers: Towers, tmp_path: Path) -> None:
 
 
 def test_the_layout_is_immichs(towers: Towers) -> None:
-    # immich-app/immich, machine-learning/immich_ml/models/clip: files and keys that its loader reads.
+    # immich-app/immich, machine-learning/immich_ml/models/clip: files and keys that its loader
+    # reads.
     preprocessing = json.loads((towers.onnx / "visual" / "preprocess_cfg.json").read_text())
     assert {"size", "mean", "std", "interpolation", "resize_mode"} <= set(preprocessing)
     assert json.loads((towers.onnx / "config.json").read_text())["text_cfg"]["context_length"] == 16

@@ -44,7 +44,8 @@ def write_encoder(
 
 @pytest.fixture
 def exported(tmp_path: Path) -> dict[str, Path]:
-    """Scenes whose features are the sums of their words, and graphs that map both to the same space."""
+    """Scenes whose features are the sums of their words, and graphs that map both to the same
+    space."""
     paths = {name: tmp_path / name for name in ("dataset", "features", "onnx")}
     for path in paths.values():
         path.mkdir()

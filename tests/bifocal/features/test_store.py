@@ -1,4 +1,5 @@
-"""The feature store: values survive a round trip in any order of access and after any interruption."""
+"""The feature store: values survive a round trip in any order of access and after any
+interruption."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Hubness corrections against loops over their equations, and their ranks in evaluation and in search."""
+"""Hubness corrections against loops over their equations, and their ranks in evaluation and in
+search."""
 
 import math
 from pathlib import Path
@@ -60,7 +61,8 @@ def test_arguments_out_of_range_are_explained() -> None:
 
 
 def hubs(images: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Images, two noisy captions of each, and the image of each caption; the first image is close to all captions."""
+    """Images, two noisy captions of each, and the image of each caption; the first image is close
+    to all captions."""
     generator = torch.Generator().manual_seed(seed)
     shared = 2 * torch.ones(16)
     own = torch.randn(images, 16, generator=generator)

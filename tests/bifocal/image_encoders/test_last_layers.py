@@ -1,4 +1,5 @@
-"""The last layers of a backbone on stored maps: equal to the whole backbone, before and after training."""
+"""The last layers of a backbone on stored maps: equal to the whole backbone, before and after
+training."""
 
 from pathlib import Path
 

@@ -18,7 +18,8 @@ def draw_float32(seed: int, *shape: int) -> Tensor:
 
 
 def pixels(*sizes: tuple[int, int]) -> RegionBatch:
-    """Return images of the given heights and widths, padded with zeros like images of the feature store."""
+    """Return images of the given heights and widths, padded with zeros like images of the feature
+    store."""
     side = max(max(size) for size in sizes)
     images, mask = (
         torch.zeros(len(sizes), 3, side, side, dtype=torch.uint8),

@@ -58,7 +58,8 @@ def test_bean_heatmap_of_pixels_covers_whole_image(eval_resize: str) -> None:
             assert torch.isfinite(located.scores[number, :cells]).all()
             assert (located.scores[number, cells:] == -torch.inf).all()
             torch.testing.assert_close(located.boxes[number, :cells], cell_boxes(rows, columns))
-        # Eq. (8)-(9) on the encoder's maps before pooling: |v[u]| A[u] G, summed over the three largest v[u].
+        # Eq. (8)-(9) on the encoder's maps before pooling: |v[u]| A[u] G, summed over the three
+        # largest v[u].
         (image, _) = encoder.uncropped_views(batch.features.float(), batch.mask)
         maps = encoder.adapt(encoder.backbone_maps(image.unsqueeze(0)))[0]
         largest = texts[0].topk(3)

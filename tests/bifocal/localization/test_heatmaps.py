@@ -38,9 +38,10 @@ def test_region_scores_equal_equation_4_3_and_rasterize_takes_best_region_of_eac
         for column in range(6):
             x, y = (column + 0.5) / 6, (row + 0.5) / 4
             inside = [
-                score for score, (x0, y0, x1, y1) in zip(scores[0].tolist(), boxes.tolist(), strict=True)
+                score
+                for score, (x0, y0, x1, y1) in zip(scores[0].tolist(), boxes.tolist(), strict=True)
                 if x0 <= x < x1 and y0 <= y < y1
-            ]  # fmt: skip
+            ]
             assert heatmap[row, column].item() == pytest.approx(
                 max(inside, default=scores[0].min().item())
             )

@@ -12,7 +12,8 @@ Matrix = list[list[float]]
 
 
 def eq_7_to_10(scores: Matrix, matches: list[list[bool]], sharpness: float) -> float:
-    """Negative log posteriors of one kind of scores: captions given the image, images given the caption."""
+    """Negative log posteriors of one kind of scores: captions given the image, images given the
+    caption."""
     f = [[math.exp(sharpness * score) for score in row] for row in scores]
     total, pairs = 0.0, 0
     for n, row in enumerate(f):

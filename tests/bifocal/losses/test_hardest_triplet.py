@@ -11,7 +11,8 @@ from bifocal.scores import Scores
 
 
 def eq_7(scores: list[list[float]], matches: list[list[bool]], margin: float) -> float:
-    """Eq. (6)-(7) of BEAN, the mean over positive pairs (n, m); all other pairs of row or column are unrelated."""
+    """Eq. (6)-(7) of BEAN, the mean over positive pairs (n, m); all other pairs of row or column
+    are unrelated."""
     total, pairs = 0.0, 0
     for n, row in enumerate(scores):
         for m, positive in enumerate(row):

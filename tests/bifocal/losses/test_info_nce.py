@@ -57,7 +57,8 @@ def test_info_nce_is_its_equation(images: int, captions_per_image: int) -> None:
 def smoothed(
     scores: list[list[float]], matches: list[list[bool]], temperature: float, epsilon: float
 ) -> float:
-    """Cross-entropy with the target (1 - epsilon) on the match and epsilon spread over it and its negatives."""
+    """Cross-entropy with the target (1 - epsilon) on the match and epsilon spread over it and its
+    negatives."""
     total, pairs = 0.0, 0
     images, captions = range(len(scores)), range(len(scores[0]))
     for n in images:

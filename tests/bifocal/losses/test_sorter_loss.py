@@ -1,4 +1,5 @@
-"""What the losses on ranks share: gradients through a sorter, its fine-tuning, the auxiliary loss."""
+"""What the losses on ranks share: gradients through a sorter, its fine-tuning, the auxiliary
+loss."""
 
 import pytest
 import torch
@@ -41,7 +42,8 @@ def captions_of(images: int, captions: int) -> Tensor:
 )
 def test_gradient_through_a_soft_sorter_is_the_gradient_of_the_loss(loss):
     smooth = loss(PairwiseSorter(steepness=2.0))
-    # No row and no column has a second positive: its score behind all others is a constant of the gradient.
+    # No row and no column has a second positive: its score behind all others is a constant of the
+    # gradient.
     matches = captions_of(7, 3)
     assert gradcheck(
         lambda scores: smooth(Scores(scores), matches), 0.3 * random_scores(7, 3).requires_grad_()

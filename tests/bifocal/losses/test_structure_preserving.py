@@ -28,7 +28,8 @@ def equation(
     weights: tuple[float, float, float],
     k: int,
 ) -> float:
-    """Eq. (5) on the vectors, with the top K costs of each positive pair; divided by the number of matches."""
+    """Eq. (5) on the vectors, with the top K costs of each positive pair; divided by the number of
+    matches."""
     images, captions = range(len(x)), range(len(y))
     share_caption = [
         [any(matches[i][c] and matches[j][c] for c in captions) for j in images] for i in images

@@ -31,7 +31,8 @@ def example(images: int, captions_per_image: int, seed: int | None = None) -> tu
 def negatives_of(
     scores: Matrix, matches: list[list[bool]]
 ) -> list[tuple[float, list[float], list[float]]]:
-    """Each positive with the negative captions of its image and the negative images of its caption."""
+    """Each positive with the negative captions of its image and the negative images of its
+    caption."""
     return [
         (
             positive,
@@ -54,7 +55,8 @@ def eq_5(scores: Matrix, matches: list[list[bool]], margin: float) -> float:
 
 
 def semi_hard(positive: float, negatives: list[float]) -> float:
-    """FaceNet, section 3.2: the hardest negative below the positive; the easiest negative if none is below."""
+    """FaceNet, section 3.2: the hardest negative below the positive; the easiest negative if none
+    is below."""
     below = [negative for negative in negatives if negative < positive]
     return max(below) if below else min(negatives)
 

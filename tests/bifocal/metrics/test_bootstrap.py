@@ -120,7 +120,8 @@ def test_bound_is_the_quantile_of_all_subset_means() -> None:
 
 @pytest.mark.parametrize("changed", [4, 7])
 def test_a_few_changed_images_have_the_level_of_the_sign_test(changed: int) -> None:
-    """All of m changed images are in favor with probability 2^-m; the percentile bootstrap claims about e^-m."""
+    """All of m changed images are in favor with probability 2^-m; the percentile bootstrap claims
+    about e^-m."""
     gains = torch.zeros(200, 1)
     gains[:changed] = 100.0
     ones = torch.ones(200, 1)
@@ -146,7 +147,8 @@ def test_invalid_arguments_are_errors() -> None:
 def weekly_gains(years: int, looks: int, images: int, gain: float) -> Tensor:
     """Return gains of candidates over a champion, (images, years * looks), in points of R@1.
 
-    Images differ in difficulty, the models only by chance and by ``gain``. A year shares the hits of its champion.
+    Images differ in difficulty, the models only by chance and by ``gain``. A year shares the hits
+    of its champion.
     """
     generator = torch.Generator().manual_seed(1)
     difficulty = torch.rand(images, years, 1, generator=generator)
@@ -167,7 +169,8 @@ def promoted(gains: Tensor, alpha: float) -> Tensor:
 
 
 def test_a_year_of_looks_keeps_the_rate_of_false_promotions() -> None:
-    """52 weekly candidates that are no better than the champion, as in version 0.1 at 2.5 % each."""
+    """52 weekly candidates that are no better than the champion, as in version 0.1 at 2.5 %
+    each."""
     years, looks, images, rate = 30, 52, 80, 0.05
     gains = weekly_gains(years, looks, images, gain=0.0)
     spending = promoted(gains, look_level(rate, looks, [])).view(years, looks)

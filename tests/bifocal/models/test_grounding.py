@@ -29,7 +29,8 @@ def dot(first: Vector, second: Vector) -> float:
 
 
 def equations(text: Vector, levels: list[list[Vector]], unit: bool, softmax: bool) -> list[float]:
-    """R_{t,l} of eq. (1)-(3), or R_{s,l} of (6a)-(6c) if not ``unit``, from the attended feature."""
+    """R_{t,l} of eq. (1)-(3), or R_{s,l} of (6a)-(6c) if not ``unit``, from the attended
+    feature."""
     pertinences = []
     for cells in levels:
         present = [cell for cell in cells if any(cell)]
@@ -217,7 +218,8 @@ def pertinences(texts: Tensor, levels: Tensor, unit: bool) -> list[float]:
 
 
 def posterior_loss(r: list[list[float]], matches: list[list[bool]], gamma: float) -> float:
-    """Eq. (7)-(9) for r[image][sentence], averaged over the matching pairs; other matches are not negatives."""
+    """Eq. (7)-(9) for r[image][sentence], averaged over the matching pairs; other matches are not
+    negatives."""
     e = [[math.exp(gamma * value) for value in row] for row in r]
     total, pairs = 0.0, 0
     for i, row in enumerate(e):
@@ -277,7 +279,8 @@ ABLATIONS = [{"softmax": True}, {"word_level": 0, "sentence_level": 0}, {"unit_s
 
 @pytest.mark.parametrize("ablation", [{}, *ABLATIONS])
 def test_heatmaps_and_scores_have_the_same_attention(ablation: dict[str, Any]) -> None:
-    """Table 3 of the paper reports pointing, so an ablation of the scores must change the heatmaps too."""
+    """Table 3 of the paper reports pointing, so an ablation of the scores must change the heatmaps
+    too."""
     model, batch = new_model(**ablation), new_batch(3, 1)
     with torch.no_grad():
         cells, (sentences, _) = model.embed_images(batch.regions), model.embed_captions(batch.text)

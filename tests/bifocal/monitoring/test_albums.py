@@ -1,4 +1,5 @@
-"""Albums and days as the blocks of a test: which they are, and that stationary albums give no alarm."""
+"""Albums and days as the blocks of a test: which they are, and that stationary albums give no
+alarm."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,5 @@
-"""The maximum mean discrepancy against loops over Python floats, and its test against all permutations."""
+"""The maximum mean discrepancy against loops over Python floats, and its test against all
+permutations."""
 
 import math
 from itertools import combinations

@@ -1,4 +1,5 @@
-"""A week against the reference: which tests run, who reports what, and the rate of false alarms in short."""
+"""A week against the reference: which tests run, who reports what, and the rate of false alarms in
+short."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -89,8 +90,11 @@ def test_each_change_is_reported_by_its_test(random: Generator) -> None:
 
 def test_certain_but_small_rise_is_not_reported(random: Generator) -> None:
     reference, week = observe(random), replace(observe(random), nothing_found=Count(60, 200))
-    (finding,) = [entry for entry in compare(reference, week, Thresholds(min_change={"nothing_found": 0.5}))
-                  if entry.name == "nothing_found"]  # fmt: skip
+    (finding,) = [
+        entry
+        for entry in compare(reference, week, Thresholds(min_change={"nothing_found": 0.5}))
+        if entry.name == "nothing_found"
+    ]
     assert finding.p_value < finding.level
     assert not finding.crossed
 

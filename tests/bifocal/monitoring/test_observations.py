@@ -20,7 +20,8 @@ from tests.bifocal.small_collection import write_collection
 def test_a_query_without_a_known_word_is_counted_and_not_embedded(
     tmp_path: Path, queries: list[str]
 ) -> None:
-    """The review of commit 097c66e: one such query of a model on bags of words ended the monitoring."""
+    """The review of commit 097c66e: one such query of a model on bags of words ended the
+    monitoring."""
     collection = write_collection(tmp_path / "collection", ["star", "sea", "wood"])
     Vocabulary(["a", "red", "star"]).save(tmp_path / Vocabulary.FILE)
 

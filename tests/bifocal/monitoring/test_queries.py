@@ -73,7 +73,8 @@ def docker(text: str) -> str:
     "content",
     [
         f"2026-11-17T10:00:00.123456789+00:00 stderr F {ENTRY}\n",  # CRI
-        f"2026-11-17T10:00:00.1Z stderr P {ENTRY[:60]}\n2026-11-17T10:00:00.1Z stderr F {ENTRY[60:]}\n",  # in parts
+        f"2026-11-17T10:00:00.1Z stderr P {ENTRY[:60]}\n2026-11-17T10:00:00.1Z stderr F "
+        f"{ENTRY[60:]}\n",  # in parts
         docker(ENTRY + "\n"),
         docker(ENTRY[:60]) + docker(ENTRY[60:] + "\n"),
         json.dumps({"date": 1763373600.5, "log": ENTRY, "kubernetes": {"pod_name": "search-0"}})

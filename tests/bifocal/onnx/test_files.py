@@ -69,7 +69,8 @@ def test_a_damaged_file_is_named_by_one_error(
                 message = str(error)
                 found.add((file.name, name))
             else:
-                message = file.name  # bits of a vector or of weights have no sum here: 'serve' compares the manifest's
+                # bits of a vector or of weights have no sum here: 'serve' compares the manifest's
+                message = file.name
             assert file.name in message
         replace(file, whole)
     read(run / part)

@@ -1,4 +1,5 @@
-"""Decoding and checking of image files; files that are refused by their header, before their pixels are decoded."""
+"""Decoding and checking of image files; files that are refused by their header, before their pixels
+are decoded."""
 
 import hashlib
 import struct
@@ -185,7 +186,8 @@ def test_incomplete_image_is_rejected_with_the_reason(tmp_path, content, reason)
 
 
 def test_large_image_is_rejected_by_its_header(tmp_path):
-    # The file has all of its 900 million pixels, compressed: decoding them would take a second and 900 MB.
+    # The file has all of its 900 million pixels, compressed: decoding them would take a second and
+    # 900 MB.
     path = tmp_path / "bomb.png"
     row = b"\0" * (1 + 30_000 // 8)
     path.write_bytes(png(30_000, 30_000, depth=1, data=row * 30_000))

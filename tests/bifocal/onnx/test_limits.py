@@ -1,4 +1,5 @@
-"""Limits of a request: each refuses the first input above it, and names the variable that changes it."""
+"""Limits of a request: each refuses the first input above it, and names the variable that changes
+it."""
 
 import base64
 import sys

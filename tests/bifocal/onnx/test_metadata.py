@@ -1,4 +1,5 @@
-"""Metadata of image files never decide whether the pixels are read; valid orientations, dates and colors are used."""
+"""Metadata of image files never decide whether the pixels are read; valid orientations, dates and
+colors are used."""
 
 import struct
 import zlib
@@ -27,7 +28,7 @@ from tests.bifocal.image_files import (
     photo_with,
     saved,
     segment,
-)  # fmt: skip
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 SIZES = ((WIDTH, HEIGHT), (HEIGHT, WIDTH))
@@ -79,15 +80,30 @@ def test_no_exif_block_loses_a_photograph(exif: bytes) -> None:
 @given(
     chunks=st.lists(
         st.tuples(
-            st.sampled_from([b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf", b"gAMA", b"sRGB", b"pHYs", b"tRNS", b"acTL",
-                             b"fcTL", b"tIME", b"prVt"]),
+            st.sampled_from(
+                [
+                    b"tEXt",
+                    b"zTXt",
+                    b"iTXt",
+                    b"iCCP",
+                    b"eXIf",
+                    b"gAMA",
+                    b"sRGB",
+                    b"pHYs",
+                    b"tRNS",
+                    b"acTL",
+                    b"fcTL",
+                    b"tIME",
+                    b"prVt",
+                ]
+            ),
             st.binary(max_size=40),
             st.one_of(st.none(), st.integers(0, 2**32 - 1)),
         ),
         max_size=4,
     ),
     mode=st.sampled_from(["RGB", "L", "P"]),
-)  # fmt: skip
+)
 def test_no_other_chunk_loses_a_png(
     chunks: list[tuple[bytes, bytes, int | None]], mode: str
 ) -> None:
@@ -132,10 +148,14 @@ def test_large_texts_of_a_png_are_skipped(content: bytes) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        (0x9201, 10, 1, b"\0\0\0\x2c"), (0x0201, 5, 1, b"\0\0\0\x2c"), (0x0100, 9, 1, b"\xff\0\0\0"),
-        (0x010F, 2, 64, b"\0\x0f\xff\xff"), (0x010F, 2, 2**32 - 1, b"\0\0\0\x08"), (0x0111, 5, 1, b"\0\0\0\x2c"),
+        (0x9201, 10, 1, b"\0\0\0\x2c"),
+        (0x0201, 5, 1, b"\0\0\0\x2c"),
+        (0x0100, 9, 1, b"\xff\0\0\0"),
+        (0x010F, 2, 64, b"\0\x0f\xff\xff"),
+        (0x010F, 2, 2**32 - 1, b"\0\0\0\x08"),
+        (0x0111, 5, 1, b"\0\0\0\x2c"),
     ],
-)  # fmt: skip
+)
 def test_orientation_counts_behind_damaged_values(value: tuple[int, int, int, bytes]) -> None:
     exif = exif_of(entry(*value), ORIENTED, tail=struct.pack(">ii", -1, 0))
     for file in (photo_with(segment(0xE1, exif)), drawing_with(chunk(b"eXIf", exif[6:]))):
@@ -209,14 +229,24 @@ def test_tiff_is_turned_once(mode: str, compression: str | None, turn: int) -> N
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("2013-07-12 16:54:27", "2013-07-12T16:54:27"), ("2013/07/12", "2013-07-12"),
-        ("2013:07:12T16:54", "2013-07-12T16:54"), ("2013: 7:12 16:54: 7", "2013-07-12T16:54:07"),
-        ("2013:07:12 24:00:00", "2013-07-13"), ("2024:02:21 10:14:22.27-05:30", "2024-02-21T10:14:22"),
-        (b"2015:06:07 08:09:10\0", "2015-06-07T08:09:10"), ("2013.07.12", "2013-07-12"),
-        ("1850:01:01 00:00:00", "1850-01-01"), ("0000:00:00 00:00:00", None), ("    :  :     :  :  ", None),
-        ("2015:02:30 08:09:10", None), ("1373648067", None), ("9999:12:31 24:00:00", None), (7, None), (None, None),
+        ("2013-07-12 16:54:27", "2013-07-12T16:54:27"),
+        ("2013/07/12", "2013-07-12"),
+        ("2013:07:12T16:54", "2013-07-12T16:54"),
+        ("2013: 7:12 16:54: 7", "2013-07-12T16:54:07"),
+        ("2013:07:12 24:00:00", "2013-07-13"),
+        ("2024:02:21 10:14:22.27-05:30", "2024-02-21T10:14:22"),
+        (b"2015:06:07 08:09:10\0", "2015-06-07T08:09:10"),
+        ("2013.07.12", "2013-07-12"),
+        ("1850:01:01 00:00:00", "1850-01-01"),
+        ("0000:00:00 00:00:00", None),
+        ("    :  :     :  :  ", None),
+        ("2015:02:30 08:09:10", None),
+        ("1373648067", None),
+        ("9999:12:31 24:00:00", None),
+        (7, None),
+        (None, None),
     ],
-)  # fmt: skip
+)
 def test_dates_in_the_spellings_of_cameras(text: object, expected: str | None) -> None:
     assert parse_date(text) == (None if expected is None else datetime.fromisoformat(expected))
 
@@ -305,9 +335,18 @@ def tiff_with(*found: bytes) -> bytes:
     return b"MM\0*" + struct.pack(">I", start) + bytes(WIDTH * HEIGHT) + exif_of(*table)[14:]
 
 
-@given(found=st.lists(st.builds(
-    entry, st.sampled_from([270, 271, 274, 282, 305, 306, 700, 33723, 34665, 34675, 34853]), st.integers(0, 13),
-    st.sampled_from([0, 1, 2, 20, 2**31]), st.binary(min_size=4, max_size=4)), max_size=3))  # fmt: skip
+@given(
+    found=st.lists(
+        st.builds(
+            entry,
+            st.sampled_from([270, 271, 274, 282, 305, 306, 700, 33723, 34665, 34675, 34853]),
+            st.integers(0, 13),
+            st.sampled_from([0, 1, 2, 20, 2**31]),
+            st.binary(min_size=4, max_size=4),
+        ),
+        max_size=3,
+    )
+)
 def test_no_entry_loses_a_tiff(found: list[bytes]) -> None:
     image, _ = read(tiff_with(*found))
     assert not np.asarray(image).any()

@@ -132,7 +132,8 @@ def save_graph(
 
 @pytest.fixture
 def exported_pairs(tmp_path: Path) -> Path:
-    """A model with one dimension: score = 1000 times the first level's largest cell + the sum of the word ids."""
+    """A model with one dimension: score = 1000 times the first level's largest cell + the sum of
+    the word ids."""
     node = helper.make_node
     ids, lengths = {"values": (TensorProto.INT64, 2)}, {"lengths": (TensorProto.INT64, 1)}
     text = [

@@ -63,7 +63,8 @@ def test_better_model_is_accepted_and_an_equal_or_worse_one_is_not(
 def test_ranks_do_not_depend_on_how_the_models_were_evaluated(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
-    """In version 0.1, the ranks of five small folds made the champion's own copy better than the champion."""
+    """In version 0.1, the ranks of five small folds made the champion's own copy better than the
+    champion."""
     easier = pd.DataFrame(
         {"rank": np.zeros(1), "direction": "caption_retrieval", "query": "0", "image_id": "0"}
     )
@@ -105,8 +106,8 @@ def test_too_few_common_images_are_refused_with_the_reasons(
     )
     result = decide(dataset, model(0.0), previous)
     assert result.reasons == [
-        "25 of 50 test images can be compared, 40 are required; left out: 20 not in the test split of the other model; "
-        "5 in the training of the other model"
+        "25 of 50 test images can be compared, 40 are required; left out: 20 not in the test "
+        "split of the other model; 5 in the training of the other model"
     ]
     assert result.look is None
     assert decide(dataset, model(0.0), previous, min_images=20).reasons == []
@@ -321,7 +322,8 @@ def test_looks_at_one_test_set_share_a_level(
 
 
 def test_models_of_features_are_ranked_on_equal_features(dataset: Dataset, tmp_path: Path) -> None:
-    """The features artifact replaces the pixels; images whose features differ from the champion's are left out."""
+    """The features artifact replaces the pixels; images whose features differ from the champion's
+    are left out."""
     stores = []
     for name, shift in (("features", 0.0), ("others", 1.0)):
         (tmp_path / name).mkdir()

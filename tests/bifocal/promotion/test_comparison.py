@@ -86,7 +86,8 @@ def test_the_recall_sum_of_both_directions_gives_the_verdict() -> None:
 
 @pytest.mark.parametrize(("seeds", "spread"), [(2, 0.3), (3, 0.0), (3, 0.3), (5, 0.3)])
 def test_intervals_hold_a_true_difference_of_zero_in_95_percent(seeds: int, spread: float) -> None:
-    """Both models are drawn from one distribution: images and seeds vary, and what they have in common."""
+    """Both models are drawn from one distribution: images and seeds vary, and what they have in
+    common."""
     random, held, trials = np.random.default_rng(0), 0, 200
     for _ in range(trials):
         difficulty = random.normal(size=(80, 1)) + random.normal(scale=spread, size=2 * seeds)
@@ -120,7 +121,8 @@ def test_join_queries_rejects_repeated_queries() -> None:
 
 
 def test_join_queries_rejects_unlike_protocols() -> None:
-    """The same images in five folds have other candidates: each fold is easier than the whole split."""
+    """The same images in five folds have other candidates: each fold is easier than the whole
+    split."""
     full, folds = ranks(5, range(10)), ranks(9, range(10)).assign(protocol="fold")
     with pytest.raises(
         ValueError,
@@ -130,7 +132,8 @@ def test_join_queries_rejects_unlike_protocols() -> None:
 
 
 def test_intervals_resample_images_not_queries() -> None:
-    """Two images of 50 equal queries each: a resample has mean 0, 1/2 or 1, so the interval is [0, 1]."""
+    """Two images of 50 equal queries each: a resample has mean 0, 1/2 or 1, so the interval is [0,
+    1]."""
     values = np.repeat([0.0, 1.0], 50)
     images = ["a"] * 50 + ["b"] * 50
     assert mean_interval(values, images, resamples=200, seed=0) == (0.0, 1.0)

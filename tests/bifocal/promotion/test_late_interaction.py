@@ -1,4 +1,5 @@
-"""Acceptance of a model that scores pairs: it is ranked by its scoring graph, like the same model with vectors."""
+"""Acceptance of a model that scores pairs: it is ranked by its scoring graph, like the same model
+with vectors."""
 
 from pathlib import Path
 
@@ -20,7 +21,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def scoring_pairs(model: ExportedModel) -> ExportedModel:
-    """Return the model with one cell per image and one word per sentence, whose score is their dot product."""
+    """Return the model with one cell per image and one word per sentence, whose score is their dot
+    product."""
     axes, shapes = (
         {"cells": [1, 2], "words": [1]},
         {"cells": [None, 1, 1, 3], "words": [None, 1, 3]},

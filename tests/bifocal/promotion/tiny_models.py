@@ -23,11 +23,22 @@ from bifocal.text import Vocabulary
 TRAIN, CAPTIONS, SIDE = 4, 2, 6
 OPSET = [helper.make_opsetid("", 18)]
 CRITERIA = Criteria(
-    recall_at=[1, 5, 10], min_images=40, unseen_images=False, min_gain=1.0, false_promotion_rate=0.05, looks=10,
+    recall_at=[1, 5, 10],
+    min_images=40,
+    unseen_images=False,
+    min_gain=1.0,
+    false_promotion_rate=0.05,
+    looks=10,
     max_drops={"caption_retrieval.R@1": 5.0, "image_retrieval.R@1": 5.0, "pointing": 5.0},
-    floors={"recall_sum": 50.0}, confidence=0.95, seed=1, max_near_duplicates=0.02, parity=1e-4,
-    backbone_parity=1e-3, max_latency_ratio=100.0, size_mb=1.0,
-)  # fmt: skip
+    floors={"recall_sum": 50.0},
+    confidence=0.95,
+    seed=1,
+    max_near_duplicates=0.02,
+    parity=1e-4,
+    backbone_parity=1e-3,
+    max_latency_ratio=100.0,
+    size_mb=1.0,
+)
 
 
 def colors(count: int) -> NDArray[np.uint8]:
@@ -68,10 +79,12 @@ def write_colors(folder: Path, test: int, copied: Sequence[int] = ()) -> Dataset
 def write_model(
     folder: Path, words: int, noise: float, seed: int = 0, *, of_features: bool = False
 ) -> None:
-    """Write the graphs of a model: a color and its word have the same embedding, up to ``noise`` of the word's.
+    """Write the graphs of a model: a color and its word have the same embedding, up to ``noise`` of
+    the word's.
 
     Args:
-        of_features: whether images are given by features (regions, 3), the color less gray, instead of pixels.
+        of_features: whether images are given by features (regions, 3), the color less gray, instead
+            of pixels.
     """
     folder.mkdir(parents=True, exist_ok=True)
     table = np.zeros((words + 2, 3), np.float32)
@@ -138,7 +151,8 @@ def pointing(dataset: Dataset, accuracy: float) -> pd.DataFrame:
 def tiny_model(
     folder: Path, dataset: Dataset, noise: float, *, of_features: bool = False
 ) -> ExportedModel:
-    """Write and read a model that was evaluated on the test split of ``dataset``, with a pointing accuracy of 50 %."""
+    """Write and read a model that was evaluated on the test split of ``dataset``, with a pointing
+    accuracy of 50 %."""
     write_model(folder / "onnx", len(dataset.images), noise, of_features=of_features)
     write_evaluation(folder / "evaluation", dataset, pointing(dataset, 0.5))
     return ExportedModel.read(folder / "onnx", folder / "evaluation")
@@ -147,7 +161,8 @@ def tiny_model(
 def decide(
     dataset: Dataset, *models: ExportedModel, looks: tuple[Look, ...] = (), **changes: Any
 ) -> Assessment:
-    """Assess the candidate, and the model that it would replace if there is one, by ``CRITERIA`` with ``changes``."""
+    """Assess the candidate, and the model that it would replace if there is one, by ``CRITERIA``
+    with ``changes``."""
     stores = [None for _ in models]
     return assess(
         dataset, models, stores, replace(CRITERIA, **changes), names=("2", "1"), looks=looks

@@ -15,7 +15,8 @@ DIM = 6
 
 @pytest.fixture(scope="session")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureStore]:
-    """60 frames of 30 videos with a graded label ("grade") and two binary labels ("kinds") of the features."""
+    """60 frames of 30 videos with a graded label ("grade") and two binary labels ("kinds") of the
+    features."""
     folder = tmp_path_factory.mktemp("store")
     random = np.random.default_rng(0)
     rows, images = [], []

@@ -32,7 +32,8 @@ def vectors() -> NDArray[np.float16]:
 def write(
     folder: Path, vectors: NDArray[np.float16], count: int = COUNT
 ) -> tuple[NDArray[np.float16], list[str]]:
-    """Write a collection of three shards with regions and secret texts; return the regions and the texts."""
+    """Write a collection of three shards with regions and secret texts; return the regions and the
+    texts."""
     regions = np.random.default_rng(1).normal(size=(count, 2, 5)).astype(np.float16)
     writer = CollectionWriter(
         folder, Description(ModelIdentity("m", None, "ab"), "images", D, 5), items_per_shard=150

@@ -136,7 +136,8 @@ def test_qdrant_accepts_the_requests_and_searches_the_points(
 
 
 def test_pgvector_gets_a_table_and_rows_for_copy(collection: Collection, tmp_path: Path) -> None:
-    """No PostgreSQL runs here: the files are compared with the documented text formats of COPY and pgvector."""
+    """No PostgreSQL runs here: the files are compared with the documented text formats of COPY and
+    pgvector."""
     export_collection(collection, tmp_path / "export", "pgvector")
     sql = (tmp_path / "export" / "import.sql").read_text()
     assert f"embedding halfvec({DIM}) NOT NULL" in sql

@@ -34,10 +34,17 @@ def smile(
 ) -> TwoBranchModel:
     torch.manual_seed(0)
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "GRUEncoder"},
-        feature_dim=features.dim, text_dim=pairs.text.dim,
-        text_format="tokens", vocabulary_size=len(pairs.text.vocabulary),
-    )  # fmt: skip
+        {
+            "name": "TwoBranchModel",
+            "dim": 5,
+            "image_encoder": encoder,
+            "text_encoder": "GRUEncoder",
+        },
+        feature_dim=features.dim,
+        text_dim=pairs.text.dim,
+        text_format="tokens",
+        vocabulary_size=len(pairs.text.vocabulary),
+    )
     assert isinstance(model, TwoBranchModel)
     return model
 
@@ -97,9 +104,16 @@ def grounding(
     write_text(folder, vectorizer, range(len(captions)), captions)
     torch.manual_seed(0)
     model = build_model(
-        {"name": "GroundingModel", "dim": 6, "image_encoder": {"name": "MultiLevelEncoder", "levels": 1},
-         "text_encoder": "ElmoMixtureEncoder"}, feature_dim=features.dim, text_dim=8, text_format="contextual",
-    )  # fmt: skip
+        {
+            "name": "GroundingModel",
+            "dim": 6,
+            "image_encoder": {"name": "MultiLevelEncoder", "levels": 1},
+            "text_encoder": "ElmoMixtureEncoder",
+        },
+        feature_dim=features.dim,
+        text_dim=8,
+        text_format="contextual",
+    )
     assert isinstance(model, GroundingModel)
     return model, load_vectorizer(folder)
 

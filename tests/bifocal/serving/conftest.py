@@ -1,4 +1,5 @@
-"""A run of the demo's model with a collection of its images, its service as a process, and its static copy."""
+"""A run of the demo's model with a collection of its images, its service as a process, and its
+static copy."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -48,7 +48,8 @@ def write_run(
     Args:
         prefix: of the item ids.
         regions: whether the collection has the vectors and boxes of its regions.
-        noise: standard deviation of what is added to each number of a vector: a model that finds less.
+        noise: standard deviation of what is added to each number of a vector: a model that finds
+            less.
         sign: -1 for another model with the same scores: its image and sentence vectors are negated.
     """
     shutil.copytree(demo.directory / ONNX, folder / ONNX)
@@ -102,7 +103,8 @@ def negate_output(file: Path) -> None:
 
 
 def replace_run(run: Path, new: Path) -> None:
-    """Move the model and the collection of ``new`` into ``run``, one after the other, as two stages do."""
+    """Move the model and the collection of ``new`` into ``run``, one after the other, as two stages
+    do."""
     for part in (ONNX, COLLECTION):
         shutil.rmtree(run / part)
         shutil.copytree(new / part, run / part)

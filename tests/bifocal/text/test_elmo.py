@@ -1,4 +1,5 @@
-"""ELMo against a slow reference in float64: one sentence, direction and token at a time, read from the HDF5 file."""
+"""ELMo against a slow reference in float64: one sentence, direction and token at a time, read from
+the HDF5 file."""
 
 import json
 from pathlib import Path
@@ -96,19 +97,28 @@ def reference(folder: Path, sentence: list[str]) -> np.ndarray:
 
 
 def write_random(folder: Path, scale: float = 0.4) -> Path:
-    """Write a small network of random weights in the published format, with values large enough to be clipped."""
+    """Write a small network of random weights in the published format, with values large enough to
+    be clipped."""
     generator = np.random.default_rng(0)
     filters, width, dim, projection = [[1, 3], [2, 4], [3, 5]], 12, 6, 4
     options = {
         "lstm": {
-            "cell_clip": 0.2, "use_skip_connections": True, "n_layers": 2, "proj_clip": 0.1,
-            "projection_dim": projection, "dim": dim,
+            "cell_clip": 0.2,
+            "use_skip_connections": True,
+            "n_layers": 2,
+            "proj_clip": 0.1,
+            "projection_dim": projection,
+            "dim": dim,
         },
         "char_cnn": {
-            "embedding": {"dim": 4}, "filters": filters, "n_highway": 2, "n_characters": 262,
-            "max_characters_per_token": 12, "activation": "relu",
+            "embedding": {"dim": 4},
+            "filters": filters,
+            "n_highway": 2,
+            "n_characters": 262,
+            "max_characters_per_token": 12,
+            "activation": "relu",
         },
-    }  # fmt: skip
+    }
     shapes: dict[str, tuple[int, ...]] = {"char_embed": (261, 4)}
     for index, (size, count) in enumerate(filters):
         shapes |= {f"CNN/W_cnn_{index}": (1, size, 4, count), f"CNN/b_cnn_{index}": (count,)}

@@ -1,4 +1,5 @@
-"""Skip-thoughts: pickles of NumPy are read, everything else is refused and nothing executed; tables are converted."""
+"""Skip-thoughts: pickles of NumPy are read, everything else is refused and nothing executed; tables
+are converted."""
 
 import io
 import pickle

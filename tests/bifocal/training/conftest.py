@@ -82,7 +82,8 @@ def inputs(stores: tuple[Dataset, FeatureStore, TextStore]) -> TrainingInputs:
 
 @pytest.fixture(scope="session")
 def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
-    """Function ``train(checkpoints)``: the model after three epochs of five steps, and its history."""
+    """Function ``train(checkpoints)``: the model after three epochs of five steps, and its
+    history."""
 
     def run(
         checkpoints: Path,
@@ -134,9 +135,11 @@ def semantic(
 
 @pytest.fixture(scope="session")
 def phrase_boxes(tmp_path_factory: pytest.TempPathFactory) -> PhraseBoxPairs:
-    """24 images of two objects in cells 0 and 1; the background in cell 2 resembles the first object even more.
+    """24 images of two objects in cells 0 and 1; the background in cell 2 resembles the first
+    object even more.
 
-    Boxes 6 and 7 of an image are the ground-truth boxes of its objects. One phrase has no stored box.
+    Boxes 6 and 7 of an image are the ground-truth boxes of its objects. One phrase has no stored
+    box.
     """
     folder: Path = tmp_path_factory.mktemp("boxes")
     random = np.random.default_rng(0)

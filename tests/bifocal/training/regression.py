@@ -17,7 +17,8 @@ STEPS = 4
 
 @dataclass
 class Regression(TrainingTask[Tensor]):
-    """Least squares on random batches, with dropout, so that a step depends on all random numbers before it."""
+    """Least squares on random batches, with dropout, so that a step depends on all random numbers
+    before it."""
 
     model: nn.Module
     tick: Callable[[], None] = lambda: None

@@ -61,8 +61,8 @@ def test_initialization_needs_its_encoders() -> None:
     assert list(model_conflicts(heads, {"initialization": "ZeroShot"}, members=1)) == []
     (problem,) = model_conflicts(TWO_BRANCH, {"closed_form": "ZeroShot"}, members=1)
     assert (
-        "closed_form is ZeroShot, and the encoders are SMILEEncoder and GRUEncoder: set both to ResidualHead"
-        in problem
+        "closed_form is ZeroShot, and the encoders are SMILEEncoder and GRUEncoder: set both "
+        "to ResidualHead" in problem
     )
     assert list(model_conflicts(TWO_BRANCH, {}, members=3)) == []
 

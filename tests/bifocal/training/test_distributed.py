@@ -1,4 +1,5 @@
-"""Training with two processes, each with a folder of its own as on two machines, equals training with one."""
+"""Training with two processes, each with a folder of its own as on two machines, equals training
+with one."""
 
 import json
 import os

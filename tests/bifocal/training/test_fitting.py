@@ -44,7 +44,8 @@ def test_fit_learns(
 
 
 def rank_loss() -> RecallLoss:
-    """Return a loss with state: a sorter that is fine-tuned and an auxiliary loss that ends in the second epoch."""
+    """Return a loss with state: a sorter that is fine-tuned and an auxiliary loss that ends in the
+    second epoch."""
     torch.manual_seed(8)
     sorter = PositionwiseLSTMSorter(16, hidden=3, layers=1)
     return RecallLoss(sorter, fine_tune=0.5, auxiliary_weight=1.0, auxiliary_steps=8)

@@ -1,4 +1,5 @@
-"""run_epochs with a small regression: schedule, clipping, history, best epoch, checkpoints and errors."""
+"""run_epochs with a small regression: schedule, clipping, history, best epoch, checkpoints and
+errors."""
 
 import json
 import math

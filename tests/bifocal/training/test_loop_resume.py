@@ -1,4 +1,5 @@
-"""run_epochs after a kill, after SIGTERM and after its end: the next run continues with the same bits."""
+"""run_epochs after a kill, after SIGTERM and after its end: the next run continues with the same
+bits."""
 
 import signal
 from collections.abc import Callable

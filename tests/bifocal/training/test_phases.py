@@ -20,7 +20,8 @@ from bifocal.training.validators import Validate, Validation
 
 
 class Given(Validation):
-    """Validation that gives the values, one per call; values of one metric on equally many images are comparable."""
+    """Validation that gives the values, one per call; values of one metric on equally many images
+    are comparable."""
 
     def __init__(self, monitor: str, values: list[float], images: int = 100) -> None:
         self.monitor, self.values, self.images = monitor, iter(values), images

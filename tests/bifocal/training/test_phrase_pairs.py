@@ -22,7 +22,8 @@ BOXES = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.
 
 
 def truth(first: int = TRUTH) -> set[tuple[str, int]]:
-    """Each phrase with its boxes, numbered through the images of the fixture; ``first`` is the region of the first."""
+    """Each phrase with its boxes, numbered through the images of the fixture; ``first`` is the
+    region of the first."""
     return {
         (PHRASES[kind], number * REGIONS + first + cell)
         for number in range(IMAGES)
@@ -33,7 +34,8 @@ def truth(first: int = TRUTH) -> set[tuple[str, int]]:
 def pairs_of(
     folder: Path, boxes: np.ndarray | None, *phrases: str, truth: int = 0
 ) -> PhraseBoxPairs:
-    """One image with three regions and phrases, by default "a star", whose box is the top left quarter.
+    """One image with three regions and phrases, by default "a star", whose box is the top left
+    quarter.
 
     With ``truth`` 1, that box is the last region, a ground-truth box.
     """
@@ -150,7 +152,8 @@ def model(phrase_boxes: PhraseBoxPairs) -> Any:
 def closer_boxes(
     model: Any, pairs: PhraseBoxPairs, positives: list[list[int]]
 ) -> dict[int, set[int]]:
-    """Proposals closer to a phrase than the farthest of its ground-truth boxes, by Euclidean distance."""
+    """Proposals closer to a phrase than the farthest of its ground-truth boxes, by Euclidean
+    distance."""
     hard: dict[int, set[int]] = {}
     for row in sorted({phrase for phrase, _ in positives}):
         with torch.no_grad():

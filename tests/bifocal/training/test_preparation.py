@@ -18,12 +18,15 @@ from bifocal.training.batches import CaptionBatches
 ARGUMENTS: dict[str, Any] = {
     "corpus": {"name": "Scenes", "train": 10, "val": 4, "test": 2, "size": 64},
     "extractor": {
-        "name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 64,
+        "name": "Grid",
+        "backbone": "resnet10t",
+        "stage": 3,
+        "size": 64,
         "model_arguments": {"channels": [8, 8, 8, 8], "stem_width": 8},
     },
     "weights": {"name": "TrainOnPhrases", "epochs": 1, "min_count": 2},
     "vectorizer": {"name": "Word2Vec", "dim": 8, "epochs": 1},
-}  # fmt: skip
+}
 MODEL = {
     "name": "TwoBranchModel",
     "dim": 6,

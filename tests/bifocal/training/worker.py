@@ -69,7 +69,8 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
 
 
 def main(folder: Path) -> None:
-    """Train once without interruption, once in micro-batches and once in two runs; write the results of each rank."""
+    """Train once without interruption, once in micro-batches and once in two runs; write the
+    results of each rank."""
     configuration = json.loads((folder / "configuration.json").read_text())
     with torchrun_world() as (world, _):
         results = {

@@ -1,4 +1,5 @@
-"""The stage build_index, with the exported model of the demo and a collection of vectors made from captions."""
+"""The stage build_index, with the exported model of the demo and a collection of vectors made from
+captions."""
 
 from dataclasses import replace
 from pathlib import Path

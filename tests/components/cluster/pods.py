@@ -1,9 +1,10 @@
 """Pods of a TrainJob as processes of this machine, each with its own disk.
 
 They get the variables that the torch plugin of Kubeflow's Trainer sets (trainer
-``pkg/runtime/framework/plugins/torch/torch.go:141-165``), and a failed one starts again on an empty disk, as by a Job.
-The local backends of Kubeflow's SDK do not serve: ``LocalProcessBackend`` runs one node from a Python function, and
-``ContainerBackend`` starts its own ``torchrun`` command without these variables.
+``pkg/runtime/framework/plugins/torch/torch.go:141-165``), and a failed one starts again on an empty
+disk, as by a Job. The local backends of Kubeflow's SDK do not serve: ``LocalProcessBackend`` runs
+one node from a Python function, and ``ContainerBackend`` starts its own ``torchrun`` command
+without these variables.
 """
 
 import os
@@ -82,8 +83,12 @@ class Pods:
         with (disk / "log.txt").open("wb") as log:
             self.running[rank] = subprocess.Popen(
                 [sys.executable, *trainer["command"][1:]],
-                cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def stop(self) -> None:
         """Kill all pods."""

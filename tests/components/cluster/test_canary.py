@@ -19,9 +19,13 @@ from tests.components.cluster.versions import POLICY, decisions, register
 from tests.runtime.notice_servers import web_hook
 
 RULE: dict[str, Any] = {
-    "searches": 2000, "min_searches": 200, "error_rate": 0.05, "max_rises": {"errors": 0.005},
-    "max_drops": {"relevance": 0.03}, "max_ratios": {"latency_p50": 1.5},
-}  # fmt: skip
+    "searches": 2000,
+    "min_searches": 200,
+    "error_rate": 0.05,
+    "max_rises": {"errors": 0.005},
+    "max_drops": {"relevance": 0.03},
+    "max_ratios": {"latency_p50": 1.5},
+}
 
 
 @pytest.fixture
@@ -47,9 +51,14 @@ def decide(registration: Path, *reports: Report) -> dict[str, Any]:
         [{"state": "running", "report": report.to_json()} for report in reports]
     ) as services:
         params = CanaryParams(
-            seed=1, rule=RULE, services=services, folder="s3://bucket/canary", hours=0.5, champion="champion",
+            seed=1,
+            rule=RULE,
+            services=services,
+            folder="s3://bucket/canary",
+            hours=0.5,
+            champion="champion",
             lock_timeout=0,
-        )  # fmt: skip
+        )
         (registration / "out").mkdir(exist_ok=True)
         outputs = run(params, registration=registration, canary=registration / "out")
     record = json.loads((registration / "out/decision.json").read_text())

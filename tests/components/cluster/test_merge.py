@@ -1,4 +1,5 @@
-"""Merged shards equal an unsharded extraction, without copies; shards that do not belong together are errors."""
+"""Merged shards equal an unsharded extraction, without copies; shards that do not belong together
+are errors."""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +56,8 @@ def untracked() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete dataset artifact of 17 images, an array for each, and the unsharded extraction at ``whole``."""
+    """A complete dataset artifact of 17 images, an array for each, and the unsharded extraction at
+    ``whole``."""
     folder = tmp_path_factory.mktemp("artifacts")
     partial = artifacts.open_partial(folder / "dataset", {})
     corpus = Scenes(train=9, val=4, test=4, size=64).read(partial / "images")

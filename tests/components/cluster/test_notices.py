@@ -1,4 +1,5 @@
-"""Notices of a run: the state that the backend gives, and the reasons that Kubeflow's API server has."""
+"""Notices of a run: the state that the backend gives, and the reasons that Kubeflow's API server
+has."""
 
 import json
 import threading
@@ -76,7 +77,8 @@ def node(
 
 
 def workflow(*nodes: dict[str, str], phase: str) -> dict[str, Any]:
-    """Return a workflow as Argo keeps it, with the nodes of tasks in the graph of the exit handler."""
+    """Return a workflow as Argo keeps it, with the nodes of tasks in the graph of the exit
+    handler."""
     inner = [{**entry, "name": f"{RUN}.{GRAPH}.{entry['name']}"} for entry in nodes]
     graph = node(f"{RUN}.{GRAPH}", "DAG", phase, "child 'x' failed")
     return {

@@ -201,7 +201,8 @@ def test_artifacts_of_another_training_are_an_error(
 def test_registration_of_a_registered_model_replaces_its_evaluation(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
-    """Otherwise a model without a table that promotion needs, or on a renewed test split, could never be compared."""
+    """Otherwise a model without a table that promotion needs, or on a renewed test split, could
+    never be compared."""
     number = register(tmp_path / "a", dataset, 0.1)
     mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "hash.onnx", "0123")
     write_evaluation(tmp_path / "new", dataset, pointing(dataset, 0.9))

@@ -1,4 +1,5 @@
-"""Steps fingerprint, fetch and push with real git and DVC through S3: another machine pulls and reruns nothing."""
+"""Steps fingerprint, fetch and push with real git and DVC through S3: another machine pulls and
+reruns nothing."""
 
 import json
 import os

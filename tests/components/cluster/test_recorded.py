@@ -20,7 +20,8 @@ def recorded(name: str) -> Any:
 
 
 def test_a_driver_that_succeeded_at_its_second_attempt_is_no_reason() -> None:
-    """The API server was restarted while drivers ran: one was repeated, and its second record failed the next ones."""
+    """The API server was restarted while drivers ran: one was repeated, and its second record
+    failed the next ones."""
     answer = recorded("api_server_restarted")
     attempts = [
         state
@@ -36,7 +37,8 @@ def test_a_driver_that_succeeded_at_its_second_attempt_is_no_reason() -> None:
 
 
 def test_a_driver_without_a_result_is_not_repeated_and_is_named() -> None:
-    """The API server was away again; ``deploy/retries.yaml`` let no driver write a second record."""
+    """The API server was away again; ``deploy/retries.yaml`` let no driver write a second
+    record."""
     answer = recorded("api_server_away")
     attempts = [
         state for name, state in answer["tasks"].items() if name.startswith("release-driver(")
@@ -50,7 +52,8 @@ def test_a_driver_without_a_result_is_not_repeated_and_is_named() -> None:
 
 @pytest.mark.parametrize(("name", "attempts"), [("train_failing", 1), ("train_retried", 2)])
 def test_a_failed_step_is_named_without_its_attempt(name: str, attempts: int) -> None:
-    """The exit task got the state RUNNING and no error. The second run had the policy of ``deploy/retries.yaml``."""
+    """The exit task got the state RUNNING and no error. The second run had the policy of
+    ``deploy/retries.yaml``."""
     answer = recorded(name)
     pods = [
         node
@@ -82,7 +85,8 @@ def test_a_run_that_succeeded_has_no_reason_whatever_the_exit_task_got(
 
 @pytest.mark.parametrize("name", ["train_failing", "train"])
 def test_a_compressed_status_has_the_state_of_the_plain_one(name: str) -> None:
-    """Argo packs the nodes of a workflow above a megabyte as gzip in Base64, and leaves ``nodes`` out."""
+    """Argo packs the nodes of a workflow above a megabyte as gzip in Base64, and leaves ``nodes``
+    out."""
     workflow = recorded(name)["workflow"]
     status = dict(workflow["status"])
     nodes = json.dumps(status.pop("nodes")).encode()

@@ -1,4 +1,5 @@
-"""Step train_distributed with the SDK's client of Kubeflow's Trainer, a stand-in for its API, and moto's S3."""
+"""Step train_distributed with the SDK's client of Kubeflow's Trainer, a stand-in for its API, and
+moto's S3."""
 
 import json
 import os
@@ -145,9 +146,13 @@ def test_a_machine_that_lacks_memory_is_named_with_its_peak_and_its_limit(
     memory = "memory: peak 7.98 GiB, limit 8.00 GiB"
     end_of_container = {"exitCode": 137, "reason": "OOMKilled", "message": memory}
     status = {
-        "name": "node", "image": "x", "imageID": "x", "ready": False, "restartCount": 0,
+        "name": "node",
+        "image": "x",
+        "imageID": "x",
+        "ready": False,
+        "restartCount": 0,
         "state": {"terminated": end_of_container},
-    }  # fmt: skip
+    }
     cluster.pods = [{"metadata": {"name": "node-0-1"}, "status": {"containerStatuses": [status]}}]
     cluster.on_poll = lambda job: end(job, "Failed")
     with pytest.raises(

@@ -1,4 +1,5 @@
-"""From a contrastive model to the answer of promotion: heads that gain nothing are refused, the model itself is not."""
+"""From a contrastive model to the answer of promotion: heads that gain nothing are refused, the
+model itself is not."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,7 +41,10 @@ CLIP = {
 LENIENT = POLICY.model_copy(
     update={"floors": {"recall_sum": 0.0}, "max_drops": {}, "allow_dirty": True}
 )
-ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
+ANSWER = (
+    "ship the contrastive model unchanged: the initialization ZeroShot without any phase of "
+    "training registers it"
+)
 
 
 def complete(
@@ -84,7 +88,8 @@ def disturb(model: Model) -> None:
 
 
 def register(folder: Path, change: Callable[[Model], None]) -> int:
-    """Evaluate, export and register heads above the contrastive model; return the number of their version."""
+    """Evaluate, export and register heads above the contrastive model; return the number of their
+    version."""
     both = ["features", "text"]
     complete(folder, ["embedding"], both, lambda **paths: save_heads(change=change, **paths))
     inputs = ["dataset", *both, "embedding"]

@@ -1,7 +1,8 @@
 """Stand-in for the Kubernetes API with Kubeflow's Trainer, over a real socket.
 
-It stores TrainJobs as the API does: it rejects a name that exists, keeps a deleted job for a while, and fails as told.
-Bodies are validated by the models of ``kubeflow_trainer_api``, strictly: an unknown field is an error.
+It stores TrainJobs as the API does: it rejects a name that exists, keeps a deleted job for a while,
+and fails as told. Bodies are validated by the models of ``kubeflow_trainer_api``, strictly: an
+unknown field is an error.
 """
 
 import json
@@ -72,7 +73,8 @@ class Cluster:
     Attributes:
         jobs: TrainJobs that exist, by name.
         created, deleted: names, in order.
-        faults: status codes of the next requests for TrainJobs; 0 closes the connection, 200 is not a fault.
+        faults: status codes of the next requests for TrainJobs; 0 closes the connection, 200 is not
+            a fault.
         on_poll: called with a job that runs before each answer, such as to end it.
         polls_until_gone: requests that a deleted job still answers, with a ``deletionTimestamp``.
         pods: pods of every job.
@@ -163,7 +165,8 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 try:
                     status, answer = self.answer(name, body)
-                except Exception as error:  # of a test's function: rejected for good, or the client would try again
+                # of a test's function: rejected for good, or the client would try again
+                except Exception as error:
                     status, answer = 422, {"reason": repr(error)}
         elif "/clustertrainingruntimes/" in path:
             status, answer = 200, RUNTIME

@@ -35,7 +35,8 @@ def untracked() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A dataset of 11 scenes with metadata, the exported model of the demo, and features that nothing reads."""
+    """A dataset of 11 scenes with metadata, the exported model of the demo, and features that
+    nothing reads."""
     folder = tmp_path_factory.mktemp("artifacts")
     partial = artifacts.open_partial(folder / "dataset", {})
     corpus = Scenes(train=5, val=3, test=3, size=64).read(partial / "images")

@@ -1,4 +1,5 @@
-"""A collection at an address: an update asks S3 for the listing and for changed images, nothing else."""
+"""A collection at an address: an update asks S3 for the listing and for changed images, nothing
+else."""
 
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def names(photos: Path, faults: Faults) -> list[str]:
 
 
 def objects(faults: Faults) -> list[str]:
-    """Return the objects that were read since the last call; listings have a query instead of a key."""
+    """Return the objects that were read since the last call; listings have a query instead of a
+    key."""
     keys = [
         path.partition("?")[0].rpartition("/")[2]
         for method, path in faults.seen
@@ -44,9 +46,13 @@ def objects(faults: Faults) -> list[str]:
 
 
 def test_a_refresh_reads_only_what_changed(
-    inputs: dict[str, Path], photos: Path, names: list[str], faults: Faults, tmp_path: Path,
+    inputs: dict[str, Path],
+    photos: Path,
+    names: list[str],
+    faults: Faults,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     assert embed(inputs, tmp_path / "previous", source=ADDRESS)["read"] == SCENES
     assert objects(faults) == [*names, "captions.csv"]
     put(names[2], (photos / names[7]).read_bytes())

@@ -53,9 +53,15 @@ def test_metrics_have_counts_and_the_rate_of_the_bare_network(
     inputs: dict[str, Path], whole: Path, tmp_path: Path
 ) -> None:
     metrics = artifacts.read_manifest(whole)["metrics"]
-    assert {name: metrics[name] for name in ("items", "embedded", "kept", "deleted", "rejected")} == {
-        "items": SCENES, "embedded": SCENES, "kept": 0, "deleted": 0, "rejected": 0,
-    }  # fmt: skip
+    assert {
+        name: metrics[name] for name in ("items", "embedded", "kept", "deleted", "rejected")
+    } == {
+        "items": SCENES,
+        "embedded": SCENES,
+        "kept": 0,
+        "deleted": 0,
+        "rejected": 0,
+    }
     assert not any(name.endswith("_per_second") for name in metrics), (
         "the same images give the same manifest"
     )

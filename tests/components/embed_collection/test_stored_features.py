@@ -1,4 +1,5 @@
-"""The stage embed_collection reads the features that the model was exported with in place of the images."""
+"""The stage embed_collection reads the features that the model was exported with in place of the
+images."""
 
 import shutil
 from collections.abc import Callable
@@ -26,7 +27,8 @@ Embed = Callable[..., Collection]
 
 @pytest.fixture
 def embed(tmp_path: Path) -> Embed:
-    """``embed(scale, same)`` embeds scenes whose stored features are the backbone's times ``scale``."""
+    """``embed(scale, same)`` embeds scenes whose stored features are the backbone's times
+    ``scale``."""
     corpus = Scenes(train=2, val=2, test=2, size=64).read(tmp_path / "images")
     partial = artifacts.open_partial(tmp_path / "dataset", {})
     write_dataset(

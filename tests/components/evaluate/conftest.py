@@ -12,13 +12,22 @@ from runtime.artifacts import commit, open_partial
 from tests.bifocal.evaluation.small import INPUTS, write_inputs
 
 EVALUATORS = (
-    {"name": "Retrieval", "ks": [1, 5], "max_k": 10}, "PointingGame", "PhraseLocalization", "ObjectLocalization",
-    "SemanticRetrieval", "TextModifiers", "SimilarImages", "DataQuality",
-)  # fmt: skip
+    {"name": "Retrieval", "ks": [1, 5], "max_k": 10},
+    "PointingGame",
+    "PhraseLocalization",
+    "ObjectLocalization",
+    "SemanticRetrieval",
+    "TextModifiers",
+    "SimilarImages",
+    "DataQuality",
+)
 PARAMS: dict[str, Any] = {
-    "seed": 1, "split": "test", "evaluators": EVALUATORS, "bootstrap_resamples": 100,
+    "seed": 1,
+    "split": "test",
+    "evaluators": EVALUATORS,
+    "bootstrap_resamples": 100,
     "report": {"queries": 2, "duplicate_check": 100},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
-"""Report in a real browser: complete and self-contained, on wide and narrow screens, light and dark."""
+"""Report in a real browser: complete and self-contained, on wide and narrow screens, light and
+dark."""
 
 from pathlib import Path
 
@@ -8,9 +9,16 @@ from playwright.sync_api import Browser
 from tests.browser import open_tab, violations
 
 SECTIONS = (
-    "retrieval", "queries", "pointing-game", "semantic-retrieval", "text-modifiers", "similar-images", "data-quality",
-    "skipped", "lineage",
-)  # fmt: skip
+    "retrieval",
+    "queries",
+    "pointing-game",
+    "semantic-retrieval",
+    "text-modifiers",
+    "similar-images",
+    "data-quality",
+    "skipped",
+    "lineage",
+)
 BROKEN = "[...document.images].filter(i => !i.complete || i.naturalWidth === 0).length"
 LOADED = """Promise.all([...document.images].map(i => {
   i.loading = 'eager'; return i.decode().catch(() => 0) })).then(() => 1)"""

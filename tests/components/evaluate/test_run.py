@@ -1,4 +1,5 @@
-"""Stage evaluate on real artifacts: metrics, tables, figures, model card, and the ranks that promotion reads."""
+"""Stage evaluate on real artifacts: metrics, tables, figures, model card, and the ranks that
+promotion reads."""
 
 import json
 from hashlib import sha256
@@ -24,9 +25,18 @@ from tests.components.evaluate.conftest import PARAMS, evaluate
 def test_metrics_have_values_intervals_and_baselines(evaluated: Path) -> None:
     metrics = json.loads((evaluated / "metrics" / "metrics.json").read_text())
     assert metrics.keys() == {
-        "caption_retrieval", "image_retrieval", "recall_sum", "intervals", "reranked", "chance", "images", "captions",
-        "pointing", "semantic", "modifiers",
-    }  # fmt: skip
+        "caption_retrieval",
+        "image_retrieval",
+        "recall_sum",
+        "intervals",
+        "reranked",
+        "chance",
+        "images",
+        "captions",
+        "pointing",
+        "semantic",
+        "modifiers",
+    }
     total, more = 0.0, {"caption_retrieval": {"R-precision", "mAP@R"}, "image_retrieval": set()}
     for direction in ("caption_retrieval", "image_retrieval"):
         assert metrics[direction].keys() == {
@@ -75,9 +85,14 @@ def test_summary_has_at_most_12_columns() -> None:
 
 def test_tables_and_figures_are_written(evaluated: Path) -> None:
     for name in (
-        "pictures/recall_curves.svg", "pictures/rank_histogram.svg", "pictures/semantic_curves.svg",
-        "pictures/pointing.png", "pictures/similar_images.png", "recall_curves.csv", "semantic_curves.csv",
-    ):  # fmt: skip
+        "pictures/recall_curves.svg",
+        "pictures/rank_histogram.svg",
+        "pictures/semantic_curves.svg",
+        "pictures/pointing.png",
+        "pictures/similar_images.png",
+        "recall_curves.csv",
+        "semantic_curves.csv",
+    ):
         assert (evaluated / "metrics" / name).stat().st_size > 40
     histogram = pd.read_csv(evaluated / "metrics" / "rank_histogram.csv")
     assert histogram["image_retrieval"].sum() == pytest.approx(100)
@@ -174,8 +189,11 @@ def test_only_listed_evaluators_run(artifacts: Path, tmp_path: Path) -> None:
         report={"queries": 2, "duplicate_check": 0},
     )
     assert {name.partition(".")[0] for name in scalars} == {
-        "recall_sum", "caption_retrieval", "image_retrieval", "reranked",
-    }  # fmt: skip
+        "recall_sum",
+        "caption_retrieval",
+        "image_retrieval",
+        "reranked",
+    }
     page = (tmp_path / "report" / "index.html").read_text()
     assert "Pointing" not in page
     assert "No image files of this and another split were compared" in page

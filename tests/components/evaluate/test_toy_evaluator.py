@@ -1,4 +1,5 @@
-"""A new evaluator, one class and one line, appears in metrics.json, MLflow, the report and the model card."""
+"""A new evaluator, one class and one line, appears in metrics.json, MLflow, the report and the
+model card."""
 
 import json
 from pathlib import Path

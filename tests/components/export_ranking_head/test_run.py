@@ -90,9 +90,17 @@ def test_a_head_on_stored_features_is_served_with_the_scores_of_torch(tmp_path: 
 
 
 def test_the_visual_path_of_bean_on_original_images_is_served(tmp_path: Path) -> None:
-    """BEAN stretches the originals to a square itself, so the served model stretches the images of a request."""
-    encoder = {"name": "BEANEncoder", "dim": 6, "maps": 4, "backbone": "resnet10t", "crop": 16, "image_size": SIZE,
-               "model_arguments": CELLS["model_arguments"]}  # fmt: skip
+    """BEAN stretches the originals to a square itself, so the served model stretches the images of
+    a request."""
+    encoder = {
+        "name": "BEANEncoder",
+        "dim": 6,
+        "maps": 4,
+        "backbone": "resnet10t",
+        "crop": 16,
+        "image_size": SIZE,
+        "model_arguments": CELLS["model_arguments"],
+    }
     preprocessing = {"size": 2 * SIZE, "resize": "limit", "interpolation": "bicubic"}
     metadata = {"preprocessing": preprocessing}
     _, served = export(tmp_path, {"name": "EncoderBackbone", "encoder": encoder}, metadata, dim=3)

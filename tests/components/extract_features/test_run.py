@@ -1,4 +1,5 @@
-"""Stage extract_features on small scenes: weights of every source, shards, and runs that are killed."""
+"""Stage extract_features on small scenes: weights of every source, shards, and runs that are
+killed."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -150,7 +151,8 @@ def test_weights_are_loaded_from_a_file(dataset: Path, tmp_path: Path) -> None:
 def classified(
     dataset: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, float]]:
-    """Pixels whose backbone and adaptation are trained as a classifier, and the metrics of the stage."""
+    """Pixels whose backbone and adaptation are trained as a classifier, and the metrics of the
+    stage."""
     folder = tmp_path_factory.mktemp("pixels")
     weights = {"name": "TrainClassifier", "task": "shapes", "maps": 9, "epochs": 1, "batch_size": 8}
     return folder, stage.run(

@@ -1,4 +1,5 @@
-"""Parameters of extract_features: what contradicts is refused, and what the README shows is valid."""
+"""Parameters of extract_features: what contradicts is refused, and what the README shows is
+valid."""
 
 import json
 from pathlib import Path

@@ -115,10 +115,7 @@ def test_root_is_a_user_path():
     ("changes", "message"),
     [
         ({"corpus": {"name": "Scene"}}, "did you mean 'Scenes'"),
-        (
-            {"corpus": {"name": "Scenes", "trian": 3}},
-            "did you mean 'train'",
-        ),  # codespell:ignore trian
+        ({"corpus": {"name": "Scenes", "trains": 3}}, "did you mean 'train'"),
         ({"corpus": {"name": "Scenes", "seed": 3}}, "prepare_dataset.corpus.seed: leave it out"),
         ({"corpus": {"name": "Scenes", "root": "x"}}, "Scenes takes no 'root'"),
         ({"max_rejected_fraction": 2.0}, "prepare_dataset.max_rejected_fraction"),
@@ -163,7 +160,8 @@ def test_examples_of_the_readme_are_valid():
 
 
 def test_changed_published_features_change_the_dataset(tmp_path):
-    """The features stage reads them below the root that only prepare_dataset names: the dataset must tell caches."""
+    """The features stage reads them below the root that only prepare_dataset names: the dataset
+    must tell caches."""
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}_caps.txt").write_text("a dog\n" * 5)
         (tmp_path / f"{name}_ids.txt").write_text("1\n")

@@ -33,8 +33,10 @@ def test_folder_at_an_address_is_read_like_a_folder(
     client.put_object(Bucket="bucket", Key="photos/captions.csv", Body="\n".join(rows).encode())
     section = {
         "corpus": {"name": "ImageFolder", "root": "s3://bucket/photos"},
-        "copy_images": copy_images, "max_pixels": 10_000, "max_rejected_fraction": 0.0,
-    }  # fmt: skip
+        "copy_images": copy_images,
+        "max_pixels": 10_000,
+        "max_rejected_fraction": 0.0,
+    }
     values = download_user_files({"seed": 0, "prepare_dataset": section}, COMPONENT)
     params = parameters.validate(values, [COMPONENT])["prepare_dataset"]
     assert isinstance(params, PrepareDatasetParams)

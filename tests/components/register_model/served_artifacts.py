@@ -18,7 +18,8 @@ REPORT = {direction: {"R@1": 1.0} for direction in ("caption_retrieval", "image_
 
 
 def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
-    """Write a graph that averages the first input over its second axis: (B, T) -> (B, 1), (B, R, D) -> (B, D)."""
+    """Write a graph that averages the first input over its second axis: (B, T) -> (B, 1), (B, R, D)
+    -> (B, D)."""
     values = [
         helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs
     ]
@@ -38,7 +39,8 @@ def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
 
 
 def backbone(file: Path, size: int) -> None:
-    """Write a graph that returns one region per color channel: pixels (B, 3, size, size) -> (B, 3, size^2)."""
+    """Write a graph that returns one region per color channel: pixels (B, 3, size, size) -> (B, 3,
+    size^2)."""
     pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, [None, 3, size, size])
     nodes = [
         helper.make_node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),

@@ -1,4 +1,5 @@
-"""The registered model in a local Spark: needs pyspark (``pip install bifocal-vse[spark]``) and Java."""
+"""The registered model in a local Spark: needs pyspark (``pip install bifocal-vse[spark]``) and
+Java."""
 
 import base64
 import shutil
@@ -66,7 +67,8 @@ def test_spark_embeds_tables_and_columns(
         ]
         with pytest.raises(
             ValueError,
-            match="the columns key, embedding, embedding_error; expected text or image or features, and no",
+            match="the columns key, embedding, embedding_error; expected text or image or "
+            "features, and no",
         ):
             embed_table(embedded, ADDRESS)
     finally:

@@ -16,7 +16,8 @@ Scened = Callable[[int, int], dict[str, Path]]
 
 @pytest.fixture(scope="module")
 def scened(tmp_path_factory: pytest.TempPathFactory) -> Scened:
-    """``scened(train, val)`` writes dataset, text and an analytic sorter; it returns all folders; features is empty."""
+    """``scened(train, val)`` writes dataset, text and an analytic sorter; it returns all folders;
+    features is empty."""
 
     def write(train: int, val: int) -> dict[str, Path]:
         folder = tmp_path_factory.mktemp("artifacts")

@@ -15,12 +15,16 @@ PHASE: dict[str, Any] = {
     "frozen_until": {},
 }
 SECTION: dict[str, Any] = {
-    "model": {"name": "TwoBranchModel", "dim": 32, "image_encoder": "SMILEEncoder",
-              "text_encoder": "BagOfWordsEncoder"},
+    "model": {
+        "name": "TwoBranchModel",
+        "dim": 32,
+        "image_encoder": "SMILEEncoder",
+        "text_encoder": "BagOfWordsEncoder",
+    },
     "phases": [PHASE],
     "precision": "float32",
     "checkpoint_every_seconds": 1000.0,
-}  # fmt: skip
+}
 
 
 def validated(phase: dict[str, Any] | None = None, **changes: Any) -> TrainEmbeddingParams:

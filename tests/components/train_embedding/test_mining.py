@@ -21,12 +21,19 @@ from tests.components.train_embedding.conftest import Scened
 
 ROOT = Path(__file__).parents[3]
 PHASE: dict[str, Any] = {
-    "batches": {"name": "MinedTriplets", "batch_size": 16, "neighbors": 8, "queries_per_pool": 30,
-                "positives_per_query": 3, "triplets_per_pair": 20, "steps_per_epoch": 8},
+    "batches": {
+        "name": "MinedTriplets",
+        "batch_size": 16,
+        "neighbors": 8,
+        "queries_per_pool": 30,
+        "positives_per_query": 3,
+        "triplets_per_pair": 20,
+        "steps_per_epoch": 8,
+    },
     "epochs": 3,
     "learning_rate": 0.03,
     "schedule": "Constant",
-}  # fmt: skip
+}
 
 
 def validated(recipe: str) -> TrainEmbeddingParams:
@@ -45,7 +52,8 @@ def validated(recipe: str) -> TrainEmbeddingParams:
 
 @pytest.fixture(scope="module")
 def artifacts(scened: Scened) -> dict[str, Path]:
-    """Scenes whose features are a random projection of their words in one half, and noise in the other."""
+    """Scenes whose features are a random projection of their words in one half, and noise in the
+    other."""
     paths = scened(100, 30)
     tables = read_dataset(paths["dataset"])
     texts = TextStore(paths["text"])
@@ -83,10 +91,16 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
     assert validate(trained)["ndcg"] == pytest.approx(history["ndcg"][best])
     torch.manual_seed(0)
     untrained = build_model(
-        {"name": "TwoBranchModel", "dim": 16, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
-        feature_dim=features.dim, text_dim=text.dim,
+        {
+            "name": "TwoBranchModel",
+            "dim": 16,
+            "image_encoder": "LinearEncoder",
+            "text_encoder": "BagOfWordsEncoder",
+        },
+        feature_dim=features.dim,
+        text_dim=text.dim,
         text_format=text.format.name,
-    )  # fmt: skip
+    )
     assert history["ndcg"][best] > validate(untrained)["ndcg"] + 5
     # Without the joint losses the text encoder keeps its random weights.
     random = untrained.text_encoder.state_dict()["projection.weight"]

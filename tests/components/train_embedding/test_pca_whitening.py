@@ -1,4 +1,5 @@
-"""The untrained R-MAC of the stage train_embedding against scikit-learn's whitening of R-MAC's regions."""
+"""The untrained R-MAC of the stage train_embedding against scikit-learn's whitening of R-MAC's
+regions."""
 
 from pathlib import Path
 
@@ -81,18 +82,24 @@ def test_untrained_rmac_is_whitened_by_the_regions_of_training_images(
         np.concatenate(regions([train[row] for row in drawn]))
     )
     test = tables.split("test")
-    expected = np.stack([
-        normalize(normalize(pca.transform(vectors)).sum(axis=0, keepdims=True))[0]
-        for vectors in regions(list(test.images["image_id"]))
-    ])  # fmt: skip
+    expected = np.stack(
+        [
+            normalize(normalize(pca.transform(vectors)).sum(axis=0, keepdims=True))[0]
+            for vectors in regions(list(test.images["image_id"]))
+        ]
+    )
     pairs = ImageCaptionPairs(test, store, TextStore(artifacts["text"]))
     images = embed_images(dual_encoder(load_model(tmp_path)), pairs.image_batches(4)).numpy()
     np.testing.assert_allclose(images @ images.T, expected @ expected.T, atol=1e-3)
 
 
 def test_pca_whitening_needs_rmac(artifacts: dict[str, Path], tmp_path: Path) -> None:
-    model = {"name": "TwoBranchModel", "dim": 8, "text_encoder": "BagOfWordsEncoder",
-             "image_encoder": {"name": "BEANEncoder", "backbone": "resnet10t", "model_arguments": SMALL}}  # fmt: skip
+    model = {
+        "name": "TwoBranchModel",
+        "dim": 8,
+        "text_encoder": "BagOfWordsEncoder",
+        "image_encoder": {"name": "BEANEncoder", "backbone": "resnet10t", "model_arguments": SMALL},
+    }
     with pytest.raises(ValueError, match="PCAWhitening needs an RMACEncoder, not BEANEncoder"):
         run(
             validated(model=model, phases=[], initialization="PCAWhitening"),

@@ -62,7 +62,8 @@ def validated(epochs: list[int], learning_rate: float = 0.02) -> TrainEmbeddingP
 
 @pytest.fixture(scope="module")
 def artifacts(scened: Scened) -> dict[str, Path]:
-    """Boxes of each scene: nine cells and its objects' boxes; a feature is the box's content, with noise."""
+    """Boxes of each scene: nine cells and its objects' boxes; a feature is the box's content, with
+    noise."""
     paths = scened(60, 20)
     tables = read_dataset(paths["dataset"])
     random = np.random.default_rng(0)

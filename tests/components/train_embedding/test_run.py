@@ -24,7 +24,8 @@ from tests.components.train_embedding.section import validated
 
 @pytest.fixture(scope="module")
 def artifacts(scened: Scened) -> dict[str, Path]:
-    """Scenes, features that hold which words their captions have, and a sorter pretrained for 16 scores."""
+    """Scenes, features that hold which words their captions have, and a sorter pretrained for 16
+    scores."""
     paths = scened(160, 20)
     captions = read_dataset(paths["dataset"]).captions
     words = sorted({word for text in captions["text"] for word in text.split()})

@@ -12,8 +12,12 @@ from runtime.parameters import ParameterError
 
 ROOT = Path(__file__).parents[3]
 TRIPLETS = {"batches": "MinedTriplets", "loss": "SemanticTripletLoss"}
-GROUNDING = {"name": "GroundingModel", "dim": 8, "image_encoder": "MultiLevelEncoder",
-             "text_encoder": "ElmoMixtureEncoder"}  # fmt: skip
+GROUNDING = {
+    "name": "GroundingModel",
+    "dim": 8,
+    "image_encoder": "MultiLevelEncoder",
+    "text_encoder": "ElmoMixtureEncoder",
+}
 
 
 def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
@@ -99,7 +103,8 @@ def test_wrong_values_are_explained(
         (
             {"loss": "GroundingLoss"},
             {},
-            "GroundingLoss needs scores.word_scores and scores.sentence_scores, which TwoBranchModel lacks",
+            "GroundingLoss needs scores.word_scores and scores.sentence_scores, which "
+            "TwoBranchModel lacks",
         ),
         (TRIPLETS, {"model": GROUNDING}, "phases.0: MinedTriplets needs one vector per image"),
         (

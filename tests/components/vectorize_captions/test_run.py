@@ -14,9 +14,12 @@ from runtime.spec import ClassRef
 
 # caption_id, split of its image, text
 ROWS = [
-    (4, "train", "a dog runs"), (2, "train", "a dog sleeps"), (9, "test", "a zebra runs"), (7, "val", " "),
+    (4, "train", "a dog runs"),
+    (2, "train", "a dog sleeps"),
+    (9, "test", "a zebra runs"),
+    (7, "val", " "),
     (1, "test", ""),
-]  # fmt: skip
+]
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Calibrated search with the model of the demo: queries of known relevance, with and without a match."""
+"""Calibrated search with the model of the demo: queries of known relevance, with and without a
+match."""
 
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,8 @@ def shows(scene: Scene, color: str, shape: str, background: str) -> bool:
 
 
 def recombined(count: int, seed: int) -> tuple[list[str], list[set[int]]]:
-    """Return queries of random attributes, such as "A red star on water.", and the images that each one describes."""
+    """Return queries of random attributes, such as "A red star on water.", and the images that each
+    one describes."""
     random = np.random.default_rng(seed)
     queries, matches = [], []
     for _ in range(count):

@@ -97,7 +97,8 @@ def test_corrected_search_ranks_as_the_evaluation(subject: Subject, tmp_path: Pa
             places.append([hit.id for hit in hits if hit.id in pool].index(pairs.image_ids[image]))
     for corrected, folds in ((True, ranked.corrected), (False, ranked.raw)):
         differences = np.subtract(ranks[corrected], folds[0][1].better.numpy())
-        # The collection stores vectors as float16: a few images with nearly equal scores change places.
+        # The collection stores vectors as float16: a few images with nearly equal scores change
+        # places.
         assert np.mean(differences == 0) > 0.95
         assert np.abs(differences).max() <= 1
     assert ranks[True] != ranks[False]

@@ -1,4 +1,5 @@
-"""The command ``bifocal`` on a folder of images: train, search, where, evaluate, export, inspect."""
+"""The command ``bifocal`` on a folder of images: train, search, where, evaluate, export,
+inspect."""
 
 import json
 import shutil

@@ -152,7 +152,8 @@ def test_the_demo_has_the_corrected_order_of_its_bank(
         model = unpack(folder)
         vectors = model.collection.vectors[:].astype(np.float64)
         cosines = vectors @ model.encode_text([query])[0]
-        # CSLS, Conneau et al., ICLR 2018: 2 cos(x, y) - r(x) - r(y), with r the mean of the k nearest of the bank.
+        # CSLS, Conneau et al., ICLR 2018: 2 cos(x, y) - r(x) - r(y), with r the mean of the k
+        # nearest of the bank.
         nearest = np.sort(vectors @ bank.captions.astype(np.float64).T, axis=1)[:, -k:].mean(axis=1)
         expected = np.argsort(-(2 * cosines - nearest))
         assert expected.tolist() != np.argsort(-cosines).tolist()

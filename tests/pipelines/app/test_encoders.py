@@ -1,4 +1,5 @@
-"""Encoders of ``bifocal index`` by name, from a hub on loopback: in both layouts, with and without torch."""
+"""Encoders of ``bifocal index`` by name, from a hub on loopback: in both layouts, with and without
+torch."""
 
 import os
 import shutil
@@ -37,8 +38,14 @@ from tests.bifocal.towers import write_immich
 from tests.browser import open_tab
 from tests.pipelines.app.conftest import Command
 
-SEARCH = "async query => (await import('./page/api.js')).search(query, null, new AbortController().signal)"
-LIGHT = "import sys; sys.modules.update(torch=None, timm=None, onnx=None); from pipelines.app import main; main()"
+SEARCH = (
+    "async query => (await import('./page/api.js')).search(query, null, new "
+    "AbortController().signal)"
+)
+LIGHT = (
+    "import sys; sys.modules.update(torch=None, timm=None, onnx=None); from pipelines.app "
+    "import main; main()"
+)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +107,12 @@ def check_copy(run: Path, folder: Path, browser: Browser, sentences: list[str]) 
 def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: Browser) -> None:
     required_site_files()
     environment = {
-        **os.environ, "PYTHONPATH": str(Path(__file__).parents[4]), "HF_ENDPOINT": hub.address,
-        "HF_HOME": str(tmp_path / "hub"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }  # fmt: skip
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[4]),
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(tmp_path / "hub"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     run = tmp_path / "runs" / "pictures-index"
     copy = tmp_path / "model"
     for arguments in (
@@ -112,8 +122,12 @@ def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: 
     ):
         process = subprocess.run(
             [sys.executable, "-c", LIGHT, *map(str, arguments)],
-            cwd=tmp_path, capture_output=True, text=True, check=False, env=environment,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
         assert process.returncode == 0, process.stderr
     published = hub.root / encoders.NAMED["clip"]
     for file in (
@@ -303,10 +317,15 @@ def test_wrong_names_say_what_to_do(
     hub: Hub, pictures: Path, tmp_path: Path, command: Command
 ) -> None:
     (tmp_path / "empty").mkdir()
-    page = f"{hub.address}/%s/tree/main has the files; put them into a folder, and name it with --weights"
+    page = (
+        f"{hub.address}/%s/tree/main has the files; put them into a folder, and name it with "
+        "--weights"
+    )
     cases = {
-        "clib": "there is no encoder 'clib'; did you mean 'clip'? Known are small, clip, siglip2, multilingual, a repo",
-        "ViT-B-32__laion": "open_clip names no repository for ViT-B-32__laion; its weights: openai, laion400m_e31",
+        "clib": "there is no encoder 'clib'; did you mean 'clip'? Known are small, clip, siglip2, "
+        "multilingual, a repo",
+        "ViT-B-32__laion": "open_clip names no repository for ViT-B-32__laion; its weights: openai, "
+        "laion400m_e31",
         "siglip2": page % "immich-app/ViT-B-16-SigLIP2__webli",
         "owner/nothing": page % "owner/nothing",
         str(

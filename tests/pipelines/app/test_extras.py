@@ -24,11 +24,17 @@ def packages(extras: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("command", "module", "package"),
-    [("serve", "faiss", "faiss-cpu"), ("serve", "granian", "granian"),
-     ("serve", "onnxruntime", "onnxruntime"), ("export-site", "onnx", "onnx"), ("train", "torch", "torch"),
-     ("index", "huggingface_hub", "huggingface-hub"), ("index", "tokenizers", "tokenizers"),
-     ("index", "watchfiles", "watchfiles")],
-)  # fmt: skip
+    [
+        ("serve", "faiss", "faiss-cpu"),
+        ("serve", "granian", "granian"),
+        ("serve", "onnxruntime", "onnxruntime"),
+        ("export-site", "onnx", "onnx"),
+        ("train", "torch", "torch"),
+        ("index", "huggingface_hub", "huggingface-hub"),
+        ("index", "tokenizers", "tokenizers"),
+        ("index", "watchfiles", "watchfiles"),
+    ],
+)
 def test_the_named_extras_have_the_package(command: str, module: str, package: str) -> None:
     message = missing_extra(command, ModuleNotFoundError(name=module)).message
     extras = re.search(r"pip install 'bifocal-vse\[(.*)\]'", message)

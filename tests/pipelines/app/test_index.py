@@ -1,4 +1,5 @@
-"""``bifocal index``: any folder of images becomes searchable, and a second call does only what changed."""
+"""``bifocal index``: any folder of images becomes searchable, and a second call does only what
+changed."""
 
 import json
 import os
@@ -27,7 +28,8 @@ from tests.pipelines.app.conftest import Command
 
 @pytest.fixture
 def run(demo: TrainedModel) -> Path:
-    """The run folder of the demo, whose encoders index: training one takes longer than all these tests."""
+    """The run folder of the demo, whose encoders index: training one takes longer than all these
+    tests."""
     return demo.directory
 
 
@@ -73,8 +75,8 @@ def test_a_stopped_call_goes_on_after_its_last_shard(
 
     def stop_at_eight(self: ImageVectors, file: bytes, max_pixels: int) -> DecodedImage:
         decoded.append(len(file))
-        # With two threads, the eighth call is the seventh image or a later one: the first six, of which five can be
-        # decoded, fill two shards before it ends.
+        # With two threads, the eighth call is the seventh image or a later one: the first six, of
+        # which five can be decoded, fill two shards before it ends.
         if len(decoded) == 8:
             while len([*target.rglob("parts/*.parquet")]) < 2:
                 sleep(0.01)
@@ -111,11 +113,27 @@ def test_a_watched_folder_is_indexed_at_each_change(
 ) -> None:
     target, image = tmp_path / "index", (pictures / "2.jpg").read_bytes()
     process = subprocess.Popen(
-        [sys.executable, "-m", "bifocal", "index", pictures, "--run", run, "--folder", target, "--watch"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [
+            sys.executable,
+            "-m",
+            "bifocal",
+            "index",
+            pictures,
+            "--run",
+            run,
+            "--folder",
+            target,
+            "--watch",
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUNBUFFERED": "1"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
-    )  # fmt: skip
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a job in the background ignores it
+    )
     assert process.stdout is not None
 
     def until_watching() -> str:
@@ -276,7 +294,10 @@ def test_small_encoders_need_torch_for_their_first_export_only(
     assert "10 images can be searched: 10 new" in result.output
     result = command("where", pictures / "0.jpg", "dog", "--run", target)
     assert "probability" in result.output
-    light = "import sys; sys.modules.update(torch=None, timm=None); from pipelines.app import main; main()"
+    light = (
+        "import sys; sys.modules.update(torch=None, timm=None); from pipelines.app import "
+        "main; main()"
+    )
     for arguments in (
         ("index", pictures, "--weights", weights, "--folder", tmp_path / "runs" / "second"),
         ("index", pictures, "--folder", tmp_path / "runs" / "second"),
@@ -285,9 +306,12 @@ def test_small_encoders_need_torch_for_their_first_export_only(
     ):
         process = subprocess.run(
             [sys.executable, "-c", light, *map(str, arguments)],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-        )  # fmt: skip
+        )
         assert process.returncode == 0, process.stderr
     assert (tmp_path / "runs" / "second" / "search.png").is_file()
 

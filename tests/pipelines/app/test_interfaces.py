@@ -1,4 +1,5 @@
-"""The same query in Python, on the command line, over HTTP and in the static copy: ids, scores and probabilities."""
+"""The same query in Python, on the command line, over HTTP and in the static copy: ids, scores and
+probabilities."""
 
 import json
 import re
@@ -59,7 +60,10 @@ ODD: list[dict[str, Any]] = [
 K = 12
 TOLERANCE = 0.006
 """Difference of two scores by vectors of int8 and float16."""
-SEARCH = "async query => (await import('./page/api.js')).search(query, null, new AbortController().signal)"
+SEARCH = (
+    "async query => (await import('./page/api.js')).search(query, null, new "
+    "AbortController().signal)"
+)
 
 
 @pytest.fixture(scope="module", params=["exact", "IVF8,SQ8"])

@@ -1,4 +1,5 @@
-"""Default run folders: one name for each source, and an owner that is asked before anything is replaced."""
+"""Default run folders: one name for each source, and an owner that is asked before anything is
+replaced."""
 
 from pathlib import Path
 from typing import Any

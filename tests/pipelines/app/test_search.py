@@ -67,8 +67,8 @@ def test_a_run_without_an_index_is_named(run: Path, command: Command, tmp_path: 
     shutil.copy(run / "params.yaml", previous)
     result = command("search", "a red star", "--run", previous)
     assert (
-        "has no index: its training is not complete, its model is of late interaction, or a version before"
-        in str(result.exception)
+        "has no index: its training is not complete, its model is of late interaction, or a "
+        "version before" in str(result.exception)
     )
 
 

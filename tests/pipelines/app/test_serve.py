@@ -1,4 +1,5 @@
-"""The process writes nothing to a file; after SIGTERM it answers requests in progress, refuses new ones, and ends."""
+"""The process writes nothing to a file; after SIGTERM it answers requests in progress, refuses new
+ones, and ends."""
 
 import json
 import socket
@@ -53,7 +54,10 @@ def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(
         idle.request("GET", "/v2/health/ready")
         assert idle.getresponse().read() == b'{"ready":true}'
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
-            head = f"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: {JSON['content-type']}\r\n"
+            head = (
+                "POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: "
+                f"{JSON['content-type']}\r\n"
+            )
             connection.sendall(f"{head}content-length: {len(BODY)}\r\n\r\n".encode() + BODY[:9])
             time.sleep(0.3)
             process.terminate()

@@ -1,4 +1,5 @@
-"""Sources of ``bifocal serve``: versions of a registry with the collection in a folder, and a second release."""
+"""Sources of ``bifocal serve``: versions of a registry with the collection in a folder, and a
+second release."""
 
 import shutil
 from pathlib import Path
@@ -105,9 +106,10 @@ def test_options_of_a_second_release_that_contradict_each_other_are_refused(tmp_
     source = ReleaseSource(champion, None)
     assert open_candidate(source, None, None, None) is None
     for options, reason in (
-        ((candidate, candidate, None), "exclude each other"), ((None, None, 0.1), "needs --canary or --shadow"),
+        ((candidate, candidate, None), "exclude each other"),
+        ((None, None, 0.1), "needs --canary or --shadow"),
         (("other", None, None), "expected models:/NAME@ALIAS"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(click.UsageError, match=reason):
             open_candidate(source, *options)
     with pytest.raises(click.UsageError, match="--shadow compares releases: it needs --model"):

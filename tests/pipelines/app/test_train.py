@@ -1,4 +1,5 @@
-"""``bifocal train --encoder``: heads are kept if they are clearly better on the split val; the gain is printed."""
+"""``bifocal train --encoder``: heads are kept if they are clearly better on the split val; the gain
+is printed."""
 
 import shutil
 from pathlib import Path
@@ -26,8 +27,9 @@ def test_a_gain_is_said_with_its_interval(tmp_path: Path) -> None:
     assert gain_sentence(
         (600.0, 150.0), (405.5, 490.0), split, "trained heads", "the trained heads are kept"
     ) == (
-        "Training helped: recall sum 600.0 with trained heads, 150.0 without training, difference +450.0 (95 % "
-        "interval +405.5 to +490.0) on 4 held-out captions of 2 images; the trained heads are kept."
+        "Training helped: recall sum 600.0 with trained heads, 150.0 without training, "
+        "difference +450.0 (95 % interval +405.5 to +490.0) on 4 held-out captions of 2 "
+        "images; the trained heads are kept."
     )
     doubt = gain_sentence(
         (151.0, 150.0), (-0.5, 3.0), split, "trained heads", "the encoder is kept unchanged"
@@ -36,7 +38,8 @@ def test_a_gain_is_said_with_its_interval(tmp_path: Path) -> None:
         "Training did not clearly help: recall sum 151.0 with trained heads, 150.0 without"
     )
     assert doubt.endswith(
-        "(95 % interval -0.5 to +3.0) on 4 held-out captions of 2 images; the encoder is kept unchanged."
+        "(95 % interval -0.5 to +3.0) on 4 held-out captions of 2 images; the encoder is kept "
+        "unchanged."
     )
 
 
@@ -51,7 +54,8 @@ def test_a_model_is_compared_with_the_encoder_small(
     sentence = gain_over_small(run, values, None)
     assert sentence.startswith("Training did not clearly help: recall sum ")
     assert sentence.endswith(
-        "the trained model is exported, and 'bifocal index' with the encoder small may find as much."
+        "the trained model is exported, and 'bifocal index' with the encoder small may find as "
+        "much."
     )
     monkeypatch.setattr("pipelines.app.train.untrained_ranks", None)
     assert gain_over_small(run, values, None) == sentence
@@ -104,7 +108,8 @@ def test_heads_on_a_folder_and_the_same_by_the_recipe(
         "train", photos, "--encoder", weights, "--budget", "1h", "--run", tmp_path / "other"
     )
     assert "--budget chooses the size of images, which --encoder fixes" in refused.output
-    # A copy of the recipe with the paths of this machine gives the same, stage by stage, as 'make repro' runs it.
+    # A copy of the recipe with the paths of this machine gives the same, stage by stage, as 'make
+    # repro' runs it.
     copy, again_folder = (
         yaml.safe_load(shipped_file("recipes/own/clip.yaml").read_text()),
         tmp_path / "again",

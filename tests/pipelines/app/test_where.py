@@ -15,8 +15,8 @@ from pipelines.app.where import describe
         (
             0.31,
             True,
-            "perhaps no 'carrot' in this image; the closest place is around 52% from the left, 45% from the top "
-            "(probability 31%)",
+            "perhaps no 'carrot' in this image; the closest place is around 52% from the "
+            "left, 45% from the top (probability 31%)",
         ),
         (0.5, True, "guess: 'carrot' around 52% from the left, 45% from the top (probability 50%)"),
         (None, True, "guess: 'carrot' around 52% from the left, 45% from the top"),

@@ -61,12 +61,13 @@ def sentence(result: Result) -> str:
 
 
 TOO_FEW = (
-    "{folder} has {count} images with captions, and a training needs at least 10: add images with captions, or search "
-    "these without a training, by 'bifocal index {folder}'"
+    "{folder} has {count} images with captions, and a training needs at least 10: add images "
+    "with captions, or search these without a training, by 'bifocal index {folder}'"
 )
 NO_CAPTIONS = (
-    "ImageFolder: DIR/plain has no captions: it must contain images and captions.csv, .tsv, .jsonl or .parquet, or a "
-    ".txt file beside each image, or tar shards, or a zip file; 'bifocal index' searches images without captions"
+    "ImageFolder: DIR/plain has no captions: it must contain images and captions.csv, .tsv, "
+    ".jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file; "
+    "'bifocal index' searches images without captions"
 )
 WRONG = {
     ("search", "nothere.jpg", "--run", "RUN"): "nothere.jpg: there is no such image file",
@@ -108,7 +109,8 @@ WRONG = {
         "evaluate",
         "--run",
         "RUN",
-    ): "RUN has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see 'bifocal train'",
+    ): "RUN has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see "
+    "'bifocal train'",
     ("export", "RUN/params.yaml/new", "--run", "RUN"): "RUN/params.yaml/new: Not a directory",
     (
         "search",
@@ -134,7 +136,8 @@ WRONG = {
         "RUN",
         "--picture",
         "DIR/x.xyz",
-    ): "Invalid value for '--picture': DIR/x.xyz: expected a name that ends in .png, .jpg, .jpeg, .webp",
+    ): "Invalid value for '--picture': DIR/x.xyz: expected a name that ends in .png, .jpg, "
+    ".jpeg, .webp",
     (
         "search",
         "zebra",
@@ -242,9 +245,8 @@ WRONG = {
         "small",
         "--weights",
         "DIR/odd.safetensors",
-    ): "DIR/odd.safetensors has no "
-    "sentence encoder, which the encoder small needs: name a folder with the weights of EfficientNet-Lite2 and the "
-    "folder of all-MiniLM-L6-v2",
+    ): "DIR/odd.safetensors has no sentence encoder, which the encoder small needs: name a "
+    "folder with the weights of EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2",
     ("train", "DIR/no"): "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
     (
         "train",
@@ -273,7 +275,10 @@ def test_a_misspelled_key_is_named_before_a_download(
     recipe: tuple[str, str], wrong: Path, command: Command
 ) -> None:
     result = command("train", wrong / "many", recipe[0], recipe[1].replace("DIR", str(wrong)))
-    expected = "parameters:\n  train_embeding: unknown section; did you mean 'train_embedding'? Available: "
+    expected = (
+        "parameters:\n  train_embeding: unknown section; did you mean 'train_embedding'? "
+        "Available: "
+    )
     assert sentence(result).startswith(expected)
     assert not result.output
 
@@ -309,7 +314,10 @@ def test_a_training_without_a_split_is_refused_before_the_features(
         )
         lines.append(f"{number}.jpg,a red star" + (f",{split}" if split else ""))
     (folder / "captions.csv").write_text("\n".join(lines))
-    expected = f"no image is in {'train or val (12 in test)' if split else 'val or test (12 in train)'}: give rows of"
+    expected = (
+        "no image is in "
+        f"{'train or val (12 in test)' if split else 'val or test (12 in train)'}: give rows of"
+    )
     result = command("inspect", folder, "--page", tmp_path / "page.html")
     assert result.exit_code == 1
     assert "a split without images" in result.output
@@ -350,8 +358,9 @@ def test_a_training_that_is_not_complete_is_not_of_late_interaction(
 ) -> None:
     shutil.copy(run / "params.yaml", tmp_path)
     expected = (
-        f"{tmp_path} has no index: its training is not complete, its model is of late interaction, or a version before "
-        "0.3.0 trained it; the same 'bifocal train' completes a training"
+        f"{tmp_path} has no index: its training is not complete, its model is of late "
+        "interaction, or a version before 0.3.0 trained it; the same 'bifocal train' "
+        "completes a training"
     )
     assert sentence(command("search", "a star", "--run", tmp_path)) == expected
 

@@ -1,4 +1,5 @@
-"""``python -m pipelines clean``: a list by default, and a deletion by the policy, in a registry, a store and on S3."""
+"""``python -m pipelines clean``: a list by default, and a deletion by the policy, in a registry, a
+store and on S3."""
 
 import os
 from datetime import UTC, datetime, timedelta

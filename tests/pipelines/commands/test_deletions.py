@@ -1,4 +1,5 @@
-"""Deletions, refreshes and rollbacks of releases: no item is lost or returned, whatever version serves."""
+"""Deletions, refreshes and rollbacks of releases: no item is lost or returned, whatever version
+serves."""
 
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def delete(run: Path, item_id: str) -> None:
 def runs(
     demo: TrainedModel, tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, Path]:
-    """Two runs with the same items, released as versions 1 and 2; the second was promoted after the first."""
+    """Two runs with the same items, released as versions 1 and 2; the second was promoted after the
+    first."""
     monkeypatch.chdir(tmp_path)
     first = write_released_run(demo, tmp_path / "a", "")
     second = write_released_run(demo, tmp_path / "b", "", sign=-1)

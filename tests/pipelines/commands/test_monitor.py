@@ -1,4 +1,5 @@
-"""``python -m pipelines monitor`` with the demo's model: a reference, a quiet week, and a week with another style."""
+"""``python -m pipelines monitor`` with the demo's model: a reference, a quiet week, and a week with
+another style."""
 
 import json
 import logging
@@ -37,7 +38,8 @@ SECRET = "a secret purple heart"
 
 @dataclass
 class World:
-    """A run that grows, and its log; ``vectors`` belong to the images 0 to 239, the last 60 of which are drawn."""
+    """A run that grows, and its log; ``vectors`` belong to the images 0 to 239, the last 60 of
+    which are drawn."""
 
     demo: TrainedModel
     folder: Path

@@ -1,4 +1,5 @@
-"""Random promotions, rollbacks, refreshes, additions and deletions, killed at random writes to the registry.
+"""Random promotions, rollbacks, refreshes, additions and deletions, killed at random writes to the
+registry.
 
     make rehearse-moves [MOVES=2000]
 
@@ -33,10 +34,19 @@ pytestmark = pytest.mark.slow  # a rehearsal
 MOVES = int(os.environ.get("MOVES", "12"))
 MODEL, VERSIONS, MOST_WRITES, MOST_IMAGES = "bifocal", 3, 24, 30
 WRITES = (
-    "create_run", "delete_model_version_tag", "delete_registered_model_alias", "delete_registered_model_tag",
-    "log_artifact", "log_artifacts", "log_dict", "log_param", "set_model_version_tag", "set_registered_model_alias",
-    "set_registered_model_tag", "set_tag",
-)  # fmt: skip
+    "create_run",
+    "delete_model_version_tag",
+    "delete_registered_model_alias",
+    "delete_registered_model_tag",
+    "log_artifact",
+    "log_artifacts",
+    "log_dict",
+    "log_param",
+    "set_model_version_tag",
+    "set_registered_model_alias",
+    "set_registered_model_tag",
+    "set_tag",
+)
 
 
 class World:

@@ -34,7 +34,8 @@ def test_a_rolled_back_version_is_refused_until_it_is_forced(
         == "bifocal promotion, version 1 of bifocal is the champion again: wrong answers\n"
     )
     assert decide(artifacts).reasons == [
-        "the version was rolled back to version 1: wrong answers; only a forced promotion brings it back"
+        "the version was rolled back to version 1: wrong answers; only a forced promotion "
+        "brings it back"
     ]
     assert number_of(POLICY.champion) == 1
     with pytest.raises(

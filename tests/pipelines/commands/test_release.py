@@ -1,4 +1,5 @@
-"""``python -m pipelines release`` and ``bifocal serve --model``: a version with collection, index and hubness bank."""
+"""``python -m pipelines release`` and ``bifocal serve --model``: a version with collection, index
+and hubness bank."""
 
 import json
 import shutil
@@ -215,7 +216,8 @@ def test_a_fetched_release_is_no_new_one_until_its_images_change(
     def release_again() -> float:
         return release_step.run(Params(seed=1), **parts, released=parts["registration"])["released"]
 
-    # A rerun of the stages on copies of the images writes other durations, hashes of inputs and states of files.
+    # A rerun of the stages on copies of the images writes other durations, hashes of inputs and
+    # states of files.
     items = Collection.open(parts["collection"]).items.select(["item_id"])
     for number, name in enumerate(FIELDS, start=1):
         items = items.append_column(name, pa.array([number] * len(items)))

@@ -1,7 +1,9 @@
-"""Pod of a compiled step, as KFP's driver patches it (kubeflow/pipelines 2.17, backend/src/v2/driver).
+"""Pod of a compiled step, as KFP's driver patches it (kubeflow/pipelines 2.17,
+backend/src/v2/driver).
 
-``initPodSpecPatch`` (driver.go:248) fills the container, ``extendPodSpecPatch`` (k8s.go:133) the Kubernetes settings,
-and ``extendPodMetadata`` (compiler/argocompiler/container.go) the labels and annotations.
+``initPodSpecPatch`` (driver.go:248) fills the container, ``extendPodSpecPatch`` (k8s.go:133) the
+Kubernetes settings, and ``extendPodMetadata`` (compiler/argocompiler/container.go) the labels and
+annotations.
 """
 
 from collections.abc import Mapping

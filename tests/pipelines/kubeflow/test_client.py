@@ -42,7 +42,8 @@ def test_run_submits_a_version_of_the_pipeline_to_the_cluster(
     images.write_text(json.dumps({"cpu": CPU, "gpu": GPU}))
     recipe.write_text("seed: 5\n")
     overlay.write_text(
-        "service_account: trainer\npipeline_root: s3://bucket/runs\nsteps: {evaluate: {gpu: null}}\n"
+        "service_account: trainer\npipeline_root: s3://bucket/runs\nsteps: {evaluate: {gpu: "
+        "null}}\n"
     )
     command = [
         "run",

@@ -57,8 +57,10 @@ def test_promotion_follows_registration_and_gets_the_policy(default: Documents) 
     section = json.loads(arguments(task)["parameters"])["promote"]
     policy = load_promotion().model_dump(mode="json")
     assert section == {
-        "policy": policy, "policy_file": "pipelines/policies/promotion.yaml", "decide_only": False,
-    }  # fmt: skip
+        "policy": policy,
+        "policy_file": "pipelines/policies/promotion.yaml",
+        "decide_only": False,
+    }
     outputs = default[0]["components"]["comp-promote"]["outputDefinitions"]["artifacts"]
     assert outputs["scores"]["artifactType"]["schemaTitle"] == "system.Metrics"
     without = resources.load().model_copy(update={"promote": False})

@@ -1,4 +1,5 @@
-"""Preflight: what a cluster could not run is refused before anything is sent, all problems at once."""
+"""Preflight: what a cluster could not run is refused before anything is sent, all problems at
+once."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,7 +68,8 @@ def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(
     for expected in (
         "images: cpu is localhost/bifocal:cpu, which only this machine has",
         "images: gpu is localhost/bifocal:gpu",
-        "repository: https://example.invalid/bifocal.git: no other machine can reach the host example.invalid",
+        "repository: https://example.invalid/bifocal.git: no other machine can reach the host "
+        "example.invalid",
         "buckets: s3://bifocal/checkpoints",
         "buckets: s3://bifocal/monitoring",
         "buckets: push is true, but DVC has no default remote",

@@ -1,4 +1,5 @@
-"""Recipes of published data on a cluster: their folders outside the repository become s3:// addresses."""
+"""Recipes of published data on a cluster: their folders outside the repository become s3://
+addresses."""
 
 import json
 from pathlib import Path

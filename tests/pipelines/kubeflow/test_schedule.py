@@ -135,7 +135,8 @@ def test_duplicate_and_manually_disabled_schedules_are_replaced(
 def test_a_schedule_whose_run_is_in_progress_is_paused_and_deleted_later(
     server: tuple[Client, type[Kubeflow]],
 ) -> None:
-    """Seen on a real server: deleting a schedule deletes the workflow of its run, which then stays RUNNING."""
+    """Seen on a real server: deleting a schedule deletes the workflow of its run, which then stays
+    RUNNING."""
     client, stub = server
     plan_and_apply({"weekly": WEEKLY}, client)
     (old,) = stub.schedules

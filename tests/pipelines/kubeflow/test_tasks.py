@@ -37,7 +37,8 @@ def test_training_gets_its_resources_secrets_and_retries(default: Documents) -> 
 def test_retries_have_room_for_every_attempt_at_its_full_timeout(
     default: Documents,
 ) -> None:
-    """Argo stops retrying at maxDuration after the *first* attempt started, so that has to cover all attempts."""
+    """Argo stops retrying at maxDuration after the *first* attempt started, so that has to cover
+    all attempts."""
     pipeline, platform = default
     for name, task in {**tasks_of(pipeline), **pipeline["root"]["dag"]["tasks"]}.items():
         if name == "exit-handler-1":

@@ -12,7 +12,8 @@ from runtime.kubeflow.executor import ExecutorInput
 
 @dataclass
 class FakeEngine:
-    """Writes an empty artifact per output, or fails the first ``failures[stage]`` attempts of a stage.
+    """Writes an empty artifact per output, or fails the first ``failures[stage]`` attempts of a
+    stage.
 
     Attributes:
         parameters: output parameters by name; any other is the name of its stage with its own.

@@ -12,7 +12,8 @@ from pipelines.local.engine import Exit, HostEngine, Pod
 
 @dataclass
 class MixedEngine(HostEngine):
-    """Runs the steps in ``processes`` as processes, the others in this one: each process imports for seconds."""
+    """Runs the steps in ``processes`` as processes, the others in this one: each process imports
+    for seconds."""
 
     processes: tuple[str, ...] = ("prepare_dataset", "notify")
 

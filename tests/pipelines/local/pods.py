@@ -1,4 +1,5 @@
-"""Engine whose pods have a file system of their own and run as an arbitrary user; see ``zygote.py``."""
+"""Engine whose pods have a file system of their own and run as an arbitrary user; see
+``zygote.py``."""
 
 import json
 import os

@@ -21,7 +21,8 @@ def test_host_engine_kills_a_step_and_its_children_after_the_timeout(tmp_path: P
     program = (
         "import os, pathlib, subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)); print('began', flush=True)\n"
+        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)); print('began', "
+        "flush=True)\n"
         "time.sleep(60)"
     )
     assert HostEngine({}).run(pod(tmp_path, program, 2.0)) == Exit(-signal.SIGKILL, late=True)
@@ -81,7 +82,8 @@ def test_host_engine_stop_kills_the_running_step(tmp_path: Path) -> None:
 
 
 def check_end(process_id: str) -> None:
-    """Wait for the end of a killed process: the kernel may need a moment; not killed, it would sleep for a minute."""
+    """Wait for the end of a killed process: the kernel may need a moment; not killed, it would
+    sleep for a minute."""
     state = Path("/proc") / process_id / "stat"
     deadline = time.monotonic() + 20.0
     while is_running(state):

@@ -1,4 +1,5 @@
-"""Local runs against recorded runs of a real Kubeflow: states of the tasks, conditions, messages of the steps."""
+"""Local runs against recorded runs of a real Kubeflow: states of the tasks, conditions, messages of
+the steps."""
 
 import json
 from collections.abc import Mapping

@@ -227,7 +227,10 @@ def test_a_step_that_lacks_memory_is_named_with_its_peak_and_its_limit(
 
     states, _ = execute(tmp_path, Engine())
     assert states["evaluate"] is TaskState.FAILED
-    expected = r"evaluate failed after \d attempts: killed \(exit code -9\), mostly because memory is short; memory: "
+    expected = (
+        r"evaluate failed after \d attempts: killed \(exit code -9\), mostly because memory is "
+        r"short; memory: "
+    )
     found = re.search(expected + r"peak (\S+) GiB, limit (\S+) GiB", capsys.readouterr().out)
     assert found is not None
     assert 0.45 < float(found[1]) < float(found[2])

@@ -1,7 +1,9 @@
-"""A warm process that forks one process per pod: importing torch and MLflow takes seconds, a fork does not.
+"""A warm process that forks one process per pod: importing torch and MLflow takes seconds, a fork
+does not.
 
-Reads one JSON request per line, and writes the process id and then the exit code of each pod. As root, a pod has mounts
-and a root directory of its own; everything but its folder and /tmp is read-only there.
+Reads one JSON request per line, and writes the process id and then the exit code of each pod. As
+root, a pod has mounts and a root directory of its own; everything but its folder and /tmp is
+read-only there.
 """
 
 import ctypes
@@ -80,7 +82,8 @@ def enter_pod(request: dict[str, Any]) -> None:
 
 
 def change_root(folder: Path, inputs: Iterable[Path]) -> None:
-    """Enter a new root directory: the system, the project and inputs, and for writing ``folder`` and /tmp."""
+    """Enter a new root directory: the system, the project and inputs, and for writing ``folder``
+    and /tmp."""
     check(libc().unshare(CLONE_NEWNS))
     mount("none", Path("/"), MS_REC | MS_PRIVATE)
     root = Path(tempfile.mkdtemp())

@@ -2,10 +2,10 @@
 
 python -m tests.rehearsals.attack
 
-Each attack is repeated for five seconds. Beside it, another address asks for /healthz every 50 ms and searches every
-200 ms. The run fails after a probe without an answer or above one second, a search above one second at the 99th
-percentile (not beside a flood of connections), an answer 500, a process that ended, more than 2 GiB, a secret in an
-answer or the log, a file outside.
+Each attack is repeated for five seconds. Beside it, another address asks for /healthz every 50 ms
+and searches every 200 ms. The run fails after a probe without an answer or above one second, a
+search above one second at the 99th percentile (not beside a flood of connections), an answer 500, a
+process that ended, more than 2 GiB, a secret in an answer or the log, a file outside.
 """
 
 import os
@@ -138,7 +138,8 @@ def attack(server: Server, name: str) -> tuple[str, ...]:
 
 
 def provoke_failures(folder: Path) -> tuple[str, ...]:
-    """Start a service whose registry cannot be reached, with a password in each setting that may hold one."""
+    """Start a service whose registry cannot be reached, with a password in each setting that may
+    hold one."""
     secret = secrets.token_hex(8)
     address = f"http://user:{secret}@127.0.0.1:{free_port()}"
     names = (
@@ -148,9 +149,15 @@ def provoke_failures(folder: Path) -> tuple[str, ...]:
         "BIFOCAL_API_KEYS",
         "HF_TOKEN",
     )
-    environment = os.environ | dict.fromkeys(names, secret) | {
-        "MLFLOW_TRACKING_URI": address, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "BIFOCAL_ADMIN_KEY": secret,
-    }  # fmt: skip
+    environment = (
+        os.environ
+        | dict.fromkeys(names, secret)
+        | {
+            "MLFLOW_TRACKING_URI": address,
+            "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+            "BIFOCAL_ADMIN_KEY": secret,
+        }
+    )
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,5 @@
-"""Hostile requests to the service, by name: each sends what it has, and returns how many answers had which status."""
+"""Hostile requests to the service, by name: each sends what it has, and returns how many answers
+had which status."""
 
 import json
 import random
@@ -57,7 +58,8 @@ def prepare() -> None:
 def send_all(
     server: Server, requests: Iterator[tuple[str, str, bytes, dict[str, str]]]
 ) -> Statuses:
-    """Send requests at once; count the statuses, and the connections that ended without an answer."""
+    """Send requests at once; count the statuses, and the connections that ended without an
+    answer."""
 
     def send(request: tuple[str, str, bytes, dict[str, str]]) -> int | str:
         try:

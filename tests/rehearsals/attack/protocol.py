@@ -1,4 +1,5 @@
-"""Hostile requests below HTTP and beside each other: connections, bodies, and work within the limits."""
+"""Hostile requests below HTTP and beside each other: connections, bodies, and work within the
+limits."""
 
 import json
 import os
@@ -115,7 +116,10 @@ def send_many_headers(server: Server) -> Statuses:
 
 
 def send_incomplete_bodies(server: Server) -> Statuses:
-    head = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/jpeg\r\ncontent-length: {}\r\n\r\n"
+    head = (
+        "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/jpeg\r\ncontent-length: "
+        "{}\r\n\r\n"
+    )
     contents = [(head.format("/", 1000), ATTACKERS[0])] * 1_100
     contents += [(head.format(SEARCH, 1000), address) for address in ATTACKERS for _ in range(255)]
     contents += [(head.format(UPLOAD, 10**7), address) for address in ATTACKERS for _ in range(8)]
@@ -163,9 +167,11 @@ def large_tensors() -> list[bytes]:
         b'["' + b"\\ud83d\\ude00" * (size // 12) + b'"]',
     ]
     return [
-        binary(b"\x01" * size), binary("é".encode() * (size // 2)), *(request(INFER, body) for body in bodies),
+        binary(b"\x01" * size),
+        binary("é".encode() * (size // 2)),
+        *(request(INFER, body) for body in bodies),
         request(INFER, json.dumps(whole, ensure_ascii=False).encode()),
-    ]  # fmt: skip
+    ]
 
 
 def send_large_tensors(server: Server) -> Statuses:
@@ -224,9 +230,12 @@ def send_beside_reloads(server: Server, seconds: float = 15) -> Statuses:
             ]
         }
         bodies = [
-            (SEARCH, {"text": f"a red star {item}"}), (SEARCH, {"text": "blue ring", "mode": "hybrid"}), (INFER, infer),
-            ("/api/v1/browse", {}), ("/api/v1/explain", {"id": item, "text": "a red star"}),
-        ]  # fmt: skip
+            (SEARCH, {"text": f"a red star {item}"}),
+            (SEARCH, {"text": "blue ring", "mode": "hybrid"}),
+            (INFER, infer),
+            ("/api/v1/browse", {}),
+            ("/api/v1/explain", {"id": item, "text": "a red star"}),
+        ]
         paths = (f"thumbnail?id={item}", f"item?id={item}", f"original?id={item}", "info")
         found = [request(path, json.dumps(body).encode()) for path, body in bodies]
         found += [request(f"/api/v1/{path}", b"", "GET") for path in paths]
@@ -267,7 +276,8 @@ def send_without_reading(server: Server) -> Statuses:
 
 
 def fuzzed(document: dict[str, Any], noise: Random, count: int) -> Iterator[bytes]:
-    """Yield requests of the operations of an OpenAPI document, with values, headers and bodies that do not belong."""
+    """Yield requests of the operations of an OpenAPI document, with values, headers and bodies that
+    do not belong."""
     schemas = document["components"]["schemas"]
 
     def value(schema: dict[str, Any], depth: int = 0) -> Any:
@@ -323,12 +333,24 @@ def fuzzed(document: dict[str, Any], noise: Random, count: int) -> Iterator[byte
 
     binary = ("0", "1", "9" * 5_000, "-1", "\xb2", "", "5", "40")
     headers: dict[str, tuple[str, ...]] = {
-        "inference-header-content-length": binary, "origin": ("http://[", "http://a]b", "null", "\xff", "http://localhost"),
-        "authorization": ("Bearer \xff", "Basic", "Bearer", "\xff"), "if-none-match": ("\xff", "*"),
-        "content-type": ("application/json", "image/jpeg", "", "\xff", "application/json; charset=\xff"),
-        "bifocal-client": ("\xff" * 300, ""), "sec-fetch-site": ("\xff", "none"), "range": ("bytes=\xff", "bytes=5-1"),
-        "x-forwarded-for": ("\xff", "::::"), "traceparent": ("\xff",), "access-control-request-method": ("\xff",),
-    }  # fmt: skip
+        "inference-header-content-length": binary,
+        "origin": ("http://[", "http://a]b", "null", "\xff", "http://localhost"),
+        "authorization": ("Bearer \xff", "Basic", "Bearer", "\xff"),
+        "if-none-match": ("\xff", "*"),
+        "content-type": (
+            "application/json",
+            "image/jpeg",
+            "",
+            "\xff",
+            "application/json; charset=\xff",
+        ),
+        "bifocal-client": ("\xff" * 300, ""),
+        "sec-fetch-site": ("\xff", "none"),
+        "range": ("bytes=\xff", "bytes=5-1"),
+        "x-forwarded-for": ("\xff", "::::"),
+        "traceparent": ("\xff",),
+        "access-control-request-method": ("\xff",),
+    }
     operations = [
         (path, method, kind)
         for path, kinds in document["paths"].items()
@@ -339,8 +361,11 @@ def fuzzed(document: dict[str, Any], noise: Random, count: int) -> Iterator[byte
         parts = ("bifocal", "x", "%00", "%ff", "%ed%a0%80", "..", "a" * 300)
         while "{" in path:
             path = path.partition("{")[0] + noise.choice(parts) + path.partition("}")[2]
-        asked = [f"{given['name']}={noise.choice((*parts, '-1', '1', '[', 'test-00000', '9' * 5_000))}"
-                 for given in operation.get("parameters", []) if given["in"] == "query"]  # fmt: skip
+        asked = [
+            f"{given['name']}={noise.choice((*parts, '-1', '1', '[', 'test-00000', '9' * 5_000))}"
+            for given in operation.get("parameters", [])
+            if given["in"] == "query"
+        ]
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         body = (
             json.dumps(value(content["schema"])).encode()

@@ -1,4 +1,5 @@
-"""A short form of 'make attack': four attacks on a served run, with probes and searches beside them."""
+"""A short form of 'make attack': four attacks on a served run, with probes and searches beside
+them."""
 
 from pathlib import Path
 

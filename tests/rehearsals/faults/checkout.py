@@ -83,7 +83,8 @@ class Checkout:
 
     @contextmanager
     def started(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command in a process group of its own, and kill the group at the end; its output replaces the log."""
+        """Start a command in a process group of its own, and kill the group at the end; its output
+        replaces the log."""
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")
         }
@@ -121,8 +122,9 @@ class Checkout:
 def digests(folders: Sequence[Path]) -> dict[str, str]:
     """SHA-256 of every file of the artifacts, by folder and name; measured times are left out.
 
-    Of a manifest, the fingerprint and the other files count, and not the metrics. Of a collection, its images count
-    instead of the path to them, which has the id of the run on Kubeflow; so its hash as an input is left out.
+    Of a manifest, the fingerprint and the other files count, and not the metrics. Of a collection,
+    its images count instead of the path to them, which has the id of the run on Kubeflow; so its
+    hash as an input is left out.
     """
     found: dict[str, str] = {}
     for folder in folders:

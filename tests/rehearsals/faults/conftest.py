@@ -26,7 +26,8 @@ def params(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Cheap:
-    """Two stages that take less than a second: parameters, and the artifacts of an undisturbed run."""
+    """Two stages that take less than a second: parameters, and the artifacts of an undisturbed
+    run."""
 
     params: Path
     artifacts: Path

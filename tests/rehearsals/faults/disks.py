@@ -1,4 +1,5 @@
-"""A full disk at each stage: one error, nothing half-written, and the same bytes after the disk is enlarged."""
+"""A full disk at each stage: one error, nothing half-written, and the same bytes after the disk is
+enlarged."""
 
 import shutil
 from pathlib import Path
@@ -50,16 +51,24 @@ def test_stage_on_a_full_disk(
             assert code == 0, output
             assert digests([folder / name for name in outputs]) == expected
     record(
-        record_property, "disk full (tmpfs of 0, 50 and 90 % of the output)", f"`{stage}`",
-        "one error, no artifact; the same bytes on an enlarged disk", trials=len(SHARES), error=errors[1],
-    )  # fmt: skip
+        record_property,
+        "disk full (tmpfs of 0, 50 and 90 % of the output)",
+        f"`{stage}`",
+        "one error, no artifact; the same bytes on an enlarged disk",
+        trials=len(SHARES),
+        error=errors[1],
+    )
 
 
 @pytest.mark.skipif(not can_mount(), reason="mounting a tmpfs needs root")
 def test_database_of_mlflow_on_a_full_disk(
-    finished: Path, params: Path, tmp_path: Path, empty_mlflow_store: Path, record_property: Record,
+    finished: Path,
+    params: Path,
+    tmp_path: Path,
+    empty_mlflow_store: Path,
+    record_property: Record,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     size = empty_mlflow_store.stat().st_size // 1024
     with disk(tmp_path / "disk", size + 12) as folder:
         store = shutil.copy(empty_mlflow_store, folder / "mlflow.db")
@@ -71,7 +80,11 @@ def test_database_of_mlflow_on_a_full_disk(
         assert run_stage("vectorize_captions", params, tmp_path / "artifacts")[0] == 0
     assert digests([tmp_path / "artifacts" / "text"]) == digests([finished / "text"])
     record(
-        record_property, "disk full under the database of MLflow", "`vectorize_captions`",
-        "one error; the same bytes on an enlarged disk" if code else "the stage goes on without tracking",
+        record_property,
+        "disk full under the database of MLflow",
+        "`vectorize_captions`",
+        "one error; the same bytes on an enlarged disk"
+        if code
+        else "the stage goes on without tracking",
         error=error,
-    )  # fmt: skip
+    )

@@ -1,9 +1,11 @@
-"""Kill stages at random moments, each as a fork of one process: imports take seconds, and a fork takes none.
+"""Kill stages at random moments, each as a fork of one process: imports take seconds, and a fork
+takes none.
 
 python -m tests.rehearsals.faults.forks PARAMS FOLDER KILLS STAGE ...
 
-Prints the number of kills of each stage as JSON. A stage is killed KILLS times, after a random part of the work of an
-undisturbed run, and started again at once; then it runs to its end, and its artifacts are compared.
+Prints the number of kills of each stage as JSON. A stage is killed KILLS times, after a random part
+of the work of an undisturbed run, and started again at once; then it runs to its end, and its
+artifacts are compared.
 """
 
 import json
@@ -30,7 +32,8 @@ def main() -> None:
         import_module(module)
     for stage in stages:
         work = start(stage, params, folder / "expected", None)
-        # Every stage gets the inputs of the undisturbed run: one that differs is the fault of its own stage.
+        # Every stage gets the inputs of the undisturbed run: one that differs is the fault of its
+        # own stage.
         link_inputs(stage, folder / "expected", folder / stage)
         limits = [moments.uniform(0.0, abs(work)) for _ in range(kills)]
         counts[stage] = sum(start(stage, params, folder / stage, limit) > 0 for limit in limits)
@@ -44,7 +47,8 @@ def main() -> None:
 
 
 def start(stage: str, params: Path, artifacts: Path, limit: float | None) -> float:
-    """Run a stage in a fork, and kill it after ``limit`` seconds of work; return its work, 0 if it ended before."""
+    """Run a stage in a fork, and kill it after ``limit`` seconds of work; return its work, 0 if it
+    ended before."""
     child = os.fork()
     if child == 0:
         os.setsid()

@@ -4,4 +4,5 @@ import os
 
 VARIABLE = "BIFOCAL_FAULTS"
 LONG = os.environ.get(VARIABLE) == "long"
-"""Whether ``python -m tests.rehearsals.faults`` runs: 'make test-slow' takes only a part of the faults."""
+"""Whether ``python -m tests.rehearsals.faults`` runs: 'make test-slow' takes only a part of the
+faults."""

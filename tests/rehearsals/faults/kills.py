@@ -1,9 +1,10 @@
 """kill -9 of the process group at random moments of whole pipelines: the same bytes after a rerun.
 
-A command is killed after a random time of work and started again at once, until it ends by itself; then its artifacts
-are compared with an undisturbed run's, and the next round begins without any file of this round. Finished rounds
-are kept in runs/faults, and a second start continues with the code of the first: delete the folder after a change.
-'make faults' runs this file, which takes 20 minutes of one core.
+A command is killed after a random time of work and started again at once, until it ends by itself;
+then its artifacts are compared with an undisturbed run's, and the next round begins without any
+file of this round. Finished rounds are kept in runs/faults, and a second start continues with the
+code of the first: delete the folder after a change. 'make faults' runs this file, which takes 20
+minutes of one core.
 """
 
 import json
@@ -26,7 +27,8 @@ from tests.rehearsals.faults.rows import Record, record
 KILLS = int(os.environ.get("BIFOCAL_TEST_KILLS", "50"))
 """Kills of each command."""
 LONGEST_WORK = 0.4
-"""Longest work until a kill, relative to an undisturbed run: every stage needs less, so each round ends some time."""
+"""Longest work until a kill, relative to an undisturbed run: every stage needs less, so each round
+ends some time."""
 DVC = (
     "sh",
     "-c",
@@ -79,7 +81,8 @@ class Rounds:
         self.checkout.run("python", "-m", "pipelines", "render", "--dvc-only", "--recipe", RECIPE)
 
     def play(self, moments: random.Random, most: int) -> None:
-        """Start and kill the command until it ends by itself, at most ``most`` times; compare its artifacts."""
+        """Start and kill the command until it ends by itself, at most ``most`` times; compare its
+        artifacts."""
         self._begin()
         killed: Counter[str] = Counter()
         while killed.total() < most:
@@ -141,7 +144,7 @@ def test_killed_pipeline_has_the_same_bytes_after_a_rerun(
         record_property,
         "`kill -9` of the process group at a random moment",
         "`dvc repro`" if name == "dvc" else "`pipelines run`",
-        f"started again: the bytes of an undisturbed run ({rounds.results['rounds']} times to the end; running at the "
-        f"kill: {moments})",
+        f"started again: the bytes of an undisturbed run ({rounds.results['rounds']} times to "
+        f"the end; running at the kill: {moments})",
         trials=rounds.results["kills"],
     )

@@ -15,7 +15,8 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def work_seconds(process_id: int) -> float:
-    """CPU time of a process and its descendants, ended ones included: unlike the clock, it ignores other programs."""
+    """CPU time of a process and its descendants, ended ones included: unlike the clock, it ignores
+    other programs."""
     ticks, parents = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

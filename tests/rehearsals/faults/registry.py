@@ -6,7 +6,8 @@ from tests.rehearsals.faults.checkout import Checkout
 
 
 def check_registry(checkout: Checkout, versions: int) -> None:
-    """Check that the registry has so many versions, each of them complete, and that the candidate is the last one."""
+    """Check that the registry has so many versions, each of them complete, and that the candidate
+    is the last one."""
     client = mlflow.MlflowClient(f"sqlite:///{checkout.folder}/mlflow.db")
     found = client.search_model_versions("name = 'bifocal'")
     assert len(found) == versions, [version.version for version in found]

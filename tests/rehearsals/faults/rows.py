@@ -1,4 +1,5 @@
-"""Rows of the table of faults: recorded by tests, collected by ``python -m tests.rehearsals.faults``."""
+"""Rows of the table of faults: recorded by tests, collected by
+``python -m tests.rehearsals.faults``."""
 
 import re
 from collections.abc import Callable
@@ -42,7 +43,8 @@ def record(
     trials: int = 1,
     error: str = "",
 ) -> None:
-    """Record what was observed. Folders in a message are cut, because they belong to one machine."""
+    """Record what was observed. Folders in a message are cut, because they belong to one
+    machine."""
     property_of_test(PROPERTY, asdict(Row(fault, where, trials, outcome, tidy(error))))
 
 

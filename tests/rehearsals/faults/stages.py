@@ -1,4 +1,5 @@
-"""Stages of the small pipeline, run by their command line in this process, which saves the imports."""
+"""Stages of the small pipeline, run by their command line in this process, which saves the
+imports."""
 
 import os
 import shutil
@@ -66,7 +67,8 @@ def only_error(output: str) -> str:
 
 @contextmanager
 def disk(folder: Path, kilobytes: int) -> Iterator[Path]:
-    """A tmpfs of this size, at ``folder``: a write beyond it fails with ENOSPC, as on a full disk."""
+    """A tmpfs of this size, at ``folder``: a write beyond it fails with ENOSPC, as on a full
+    disk."""
     folder.mkdir()
     options = f"size={kilobytes}k"
     subprocess.run(

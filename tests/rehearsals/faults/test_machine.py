@@ -1,4 +1,5 @@
-"""Faults of the machine: a clock that is set back, two runs at once, and kills of a single stage."""
+"""Faults of the machine: a clock that is set back, two runs at once, and kills of a single
+stage."""
 
 import json
 import os

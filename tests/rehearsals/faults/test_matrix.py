@@ -1,8 +1,9 @@
-"""Faults at the system calls of operations: the old state or the new one, and every acknowledged change is there.
+"""Faults at the system calls of operations: the old state or the new one, and every acknowledged
+change is there.
 
-The long form has a point at every call. Finished kinds of faults are kept in runs/faults/matrix, and a second start
-goes on with the others: delete the folder after a change of the code. The folder of the trials is fastest in memory, by
-TMPDIR.
+The long form has a point at every call. Finished kinds of faults are kept in runs/faults/matrix,
+and a second start goes on with the others: delete the folder after a change of the code. The folder
+of the trials is fastest in memory, by TMPDIR.
 """
 
 import json
@@ -24,7 +25,10 @@ HOME = ROOT / "runs" / "faults" / "matrix"
 SHORT = ("commit of two artifacts", "`DELETE /api/v1/item`")
 MOST = int(os.environ.get("BIFOCAL_TEST_POINTS", "1000")) if LONG else 4
 """Points of each kind; in the long form, more than any operation has calls."""
-FAULT = "system calls that change a file: `SIGKILL` before each, disk full from each write on or at it, two at once"
+FAULT = (
+    "system calls that change a file: `SIGKILL` before each, disk full from each write on or "
+    "at it, two at once"
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,8 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_trials(operation: str, shim: Path, folder: Path, kept: Path) -> dict[str, int]:
-    """Return the points of an operation by kind of fault, without the kinds that a previous run has kept."""
+    """Return the points of an operation by kind of fault, without the kinds that a previous run has
+    kept."""
     command = [
         sys.executable,
         "-m",
@@ -73,5 +78,8 @@ def test_operation_with_faults_at_its_system_calls(
     kept = home / f"{operation.strip('`').replace(' ', '-').replace('/', '-')}.json"
     points = run_trials(operation, shim, tmp_path, kept)
     counts = ", ".join(f"{kind} {count}" for kind, count in points.items())
-    outcome = f"the old state or the new one, acknowledged changes are there, the next command succeeds ({counts})"
+    outcome = (
+        "the old state or the new one, acknowledged changes are there, the next command "
+        f"succeeds ({counts})"
+    )
     record(record_property, FAULT, operation, outcome, trials=sum(points.values()))

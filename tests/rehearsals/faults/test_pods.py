@@ -1,6 +1,8 @@
-"""The small pipeline as a cluster runs it: a file system per pod, user 12345, a read-only root, retries, kills.
+"""The small pipeline as a cluster runs it: a file system per pod, user 12345, a read-only root,
+retries, kills.
 
-The short form ends after the training: the steps that read its model are killed until no retry is left.
+The short form ends after the training: the steps that read its model are killed until no retry is
+left.
 """
 
 import json
@@ -45,8 +47,8 @@ def engine(mlflow_server: int, s3: None) -> Iterator[PodEngine]:
 
 
 class Kills:
-    """Kills the first pod of pretrain_sorter, one of train_embedding that has checkpoints, and ``always`` all pods of
-    some stages.
+    """Kills the first pod of pretrain_sorter, one of train_embedding that has checkpoints, and
+    ``always`` all pods of some stages.
     """
 
     def __init__(self, always: Container[str] = ()) -> None:
@@ -78,7 +80,8 @@ class Kills:
 def small_pipeline() -> str:
     values = deepcopy(SMALL_VALUES)
     values["train_embedding"]["phases"][0]["epochs"] = 8  # or else it may end before it is killed
-    # The checkout may have changes, and the last step would refuse a model of uncommitted code before it evaluates it.
+    # The checkout may have changes, and the last step would refuse a model of uncommitted code
+    # before it evaluates it.
     return compile_text(values, push=False).replace('"allow_dirty":false', '"allow_dirty":true')
 
 
@@ -109,8 +112,12 @@ def test_a_training_goes_on_after_kills_and_a_step_that_is_always_killed_fails_t
         check_outcome(tmp_path, states)
         second = LocalRun(small_pipeline(), tmp_path, engine, sleep=lambda seconds: None).execute()
         assert {name for name, state in second.items() if state is not TaskState.CACHED} == {
-            "fingerprint", "register-model", "release", "promote", "notify",
-        }  # fmt: skip
+            "fingerprint",
+            "register-model",
+            "release",
+            "promote",
+            "notify",
+        }
         where = "`pretrain_sorter` and `train_embedding` of the flow train"
         record(
             record_property,

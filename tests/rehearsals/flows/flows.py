@@ -1,7 +1,8 @@
-"""Weeks of the flows retrain, refresh and monitor with real stages, MLflow and S3: ``make rehearse-schedule``, minutes.
+"""Weeks of the flows retrain, refresh and monitor with real stages, MLflow and S3:
+``make rehearse-schedule``, minutes.
 
-``python -m pipelines run`` and its steps run in this process, because imports take seconds. One run is a process
-that is killed.
+``python -m pipelines run`` and its steps run in this process, because imports take seconds. One run
+is a process that is killed.
 """
 
 import itertools
@@ -54,7 +55,8 @@ RECIPES = {
 }
 TEST, VAL = 120, 12
 """Images of the splits in every week."""
-# For a corpus without phrases that has fewer test images, drawn ones, which look alike; accepts uncommitted code.
+# For a corpus without phrases that has fewer test images, drawn ones, which look alike; accepts
+# uncommitted code.
 POLICY = load_promotion().model_copy(
     update={
         "min_images": TEST,
@@ -101,7 +103,8 @@ class Weeks:
         ]
 
     def run(self, flow: str) -> dict[str, str]:
-        """Run a flow; return the state of each task. Prints its duration and its cost as MLflow has them."""
+        """Run a flow; return the state of each task. Prints its duration and its cost as MLflow has
+        them."""
         # torch.onnx exports once per process.
         engine = partial(MixedEngine, processes=("export_onnx",))
         with (
@@ -135,7 +138,8 @@ class Weeks:
         kill_group(process)
 
     def last_run(self) -> Run:
-        """Return the MLflow run of the last flow, after checking that each of its stages has its cost."""
+        """Return the MLflow run of the last flow, after checking that each of its stages has its
+        cost."""
         experiment = self.client.get_experiment_by_name(EXPERIMENT)
         runs = self.client.search_runs(
             [experiment.experiment_id], order_by=["attributes.start_time DESC"]

@@ -1,4 +1,5 @@
-"""The page "A model every week", typed: a project, its first model, 60 more images, and the service."""
+"""The page "A model every week", typed: a project, its first model, 60 more images, and the
+service."""
 
 import json
 import shlex
@@ -27,7 +28,8 @@ FOLDER = Path("runs/kubeflow/products")
 
 
 def write_photos(folder: Path, count: int) -> None:
-    """Write ``count`` drawn scenes with captions; a larger count begins with the images of a smaller one."""
+    """Write ``count`` drawn scenes with captions; a larger count begins with the images of a
+    smaller one."""
     corpus = Scenes(seed=3, train=count, val=1, test=1, size=96).read(
         folder.parent / f"drawn-{count}"
     )

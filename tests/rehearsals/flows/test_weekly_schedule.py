@@ -1,4 +1,5 @@
-"""A weekly schedule on a corpus in S3: which steps run when nothing changed, and when one image is new.
+"""A weekly schedule on a corpus in S3: which steps run when nothing changed, and when one image is
+new.
 
 ``make rehearse-schedule`` runs it with every stage, up to the promotion.
 """

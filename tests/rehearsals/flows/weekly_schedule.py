@@ -1,4 +1,5 @@
-"""A weekly schedule on a corpus in S3 with every stage, up to the promotion: ``make rehearse-schedule``, minutes."""
+"""A weekly schedule on a corpus in S3 with every stage, up to the promotion:
+``make rehearse-schedule``, minutes."""
 
 import json
 import logging
@@ -21,7 +22,8 @@ from tests.pipelines.compiled import ROOT, SMALL_VALUES, compile_text
 from tests.pipelines.local.mixed_engine import MixedEngine
 from tests.rehearsals.flows.corpus import CORPUS, cached
 
-# A corpus of 40 scenes: the policy for it tests fewer images, and accepts code that is not committed.
+# A corpus of 40 scenes: the policy for it tests fewer images, and accepts code that is not
+# committed.
 POLICY = load_promotion().model_copy(
     update={
         "min_images": 4,
@@ -39,7 +41,8 @@ CHANGES = {
 
 
 def upload_weights(folder: Path) -> None:
-    """Upload random weights of the extractor's network: the corpus has no phrases to train it on."""
+    """Upload random weights of the extractor's network: the corpus has no phrases to train it
+    on."""
     arguments = {
         name: value
         for name, value in SMALL_VALUES["extract_features"]["extractor"].items()
@@ -50,7 +53,8 @@ def upload_weights(folder: Path) -> None:
 
 
 def weekly_run(folder: Path, store: str) -> tuple[dict[str, TaskState], dict[str, Any], int]:
-    """Run the schedule once; return the state of each task, the decision, and the number of versions."""
+    """Run the schedule once; return the state of each task, the decision, and the number of
+    versions."""
     with patch("pipelines.kubeflow.flows.load_promotion", return_value=POLICY):
         text = compile_text(parameters.merge(SMALL_VALUES, CHANGES), push=False)
     # torch.onnx exports once per process.
@@ -90,6 +94,7 @@ def test_a_version_for_each_change_of_the_corpus(
     assert versions == 2
     for week, decision in (("first", first), ("third", second)):
         log_line(
-            f"{week} week: promoted {decision['promoted']}, {decision['reasons']}, {decision['metrics']}"
+            f"{week} week: promoted {decision['promoted']}, {decision['reasons']}, "
+            f"{decision['metrics']}"
         )
         assert decision["promoted"] or decision["reasons"]

@@ -1,4 +1,5 @@
-"""The data that recipes name: miniature corpora and files in their published layouts, written where recipes look."""
+"""The data that recipes name: miniature corpora and files in their published layouts, written where
+recipes look."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -54,7 +55,8 @@ def pretraining_pictures() -> list[Picture]:
 
 @cache
 def voc_pictures() -> list[Picture]:
-    """Return the photographs of PASCAL VOC: twice as many, because an image has nothing but its few labels."""
+    """Return the photographs of PASCAL VOC: twice as many, because an image has nothing but its few
+    labels."""
     return draw(seed=4, **SIZES | {"train": 2 * SIZES["train"]})
 
 
@@ -93,7 +95,8 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 
 def named_data(values: Mapping[str, Any]) -> set[str]:
-    """Return the folders and the files of weights below ``../data`` that the parameters ``values`` name."""
+    """Return the folders and the files of weights below ``../data`` that the parameters ``values``
+    name."""
     names = {path.removeprefix(DATA) for path in strings_of(values) if path.startswith(DATA)}
     return {name if name.startswith(WEIGHTS) else name.split("/")[0] for name in names}
 

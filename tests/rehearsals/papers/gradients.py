@@ -20,9 +20,11 @@ BRANCHES = {"image": ("image_encoder",), "text": ("text_encoder", "word_embeddin
 
 @contextmanager
 def recorded_gradients(path: Path) -> Iterator[None]:
-    """Write the median gradient norm of each branch, at the first steps in which both have one, to ``path``.
+    """Write the median gradient norm of each branch, at the first steps in which both have one, to
+    ``path``.
 
-    A branch that never gets a gradient is not in the file; then the first steps of the other are measured.
+    A branch that never gets a gradient is not in the file; then the first steps of the other are
+    measured.
     """
     both: list[dict[str, float]] = []
     first: list[dict[str, float]] = []

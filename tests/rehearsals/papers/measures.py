@@ -1,4 +1,5 @@
-"""Measures of a rehearsed recipe with their 95 % intervals and chance levels, from the artifacts of its stages."""
+"""Measures of a rehearsed recipe with their 95 % intervals and chance levels, from the artifacts of
+its stages."""
 
 import json
 from collections.abc import Mapping
@@ -28,7 +29,8 @@ Z = 1.96
 
 
 class Measure(NamedTuple):
-    """A value in percent, or a correlation times 100, the low end of its 95 % interval, and its chance level."""
+    """A value in percent, or a correlation times 100, the low end of its 95 % interval, and its
+    chance level."""
 
     value: float
     low: float
@@ -45,8 +47,8 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
 
     - ``semantic.NDCG_area``: the value in ``metrics.json``, with an interval over the queries.
     - ``semantic.above_random``: NDCG minus a random order's NDCG; its chance level is 0.
-    - ``semantic.gain``: NDCG minus the NDCG of the embedding in the folder ``baseline``, with the interval of the
-      difference; its chance level is 0.
+    - ``semantic.gain``: NDCG minus the NDCG of the embedding in the folder ``baseline``, with the
+      interval of the difference; its chance level is 0.
     - ``ranking_head.test``.
     """
     if name in ("semantic.NDCG_area", "semantic.above_random"):
@@ -83,7 +85,8 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
 
 
 def semantic_areas(folders: Mapping[str, Path], embedding: str) -> NDArray[np.float64]:
-    """Return the area under NDCG@R of each test image as the query, in percent: the paper's NDCG is their mean.
+    """Return the area under NDCG@R of each test image as the query, in percent: the paper's NDCG is
+    their mean.
 
     Args:
         embedding: name of the folder with the model.

@@ -23,7 +23,8 @@ class Outcome:
         measures: the headline and the learned measures, by name.
         bars: value above which the interval of each learned measure must lie.
         losses: mean loss of the first and of the last epoch of each phase.
-        gradient_ratio: largest gradient norm of a branch relative to the smallest; None with one branch.
+        gradient_ratio: largest gradient norm of a branch relative to the smallest; None with one
+            branch.
         minutes: time of the stages, including stages that other recipes share.
         problems: why it failed; empty if it learned.
     """
@@ -85,12 +86,18 @@ def not_learned(measures: Mapping[str, Measure], bars: Mapping[str, float]) -> I
     for name, bar in bars.items():
         if not measures[name].low > bar:
             value, low, chance = measures[name]
-            yield f"{name} is {value:.1f}, from {low:.1f}: not above {bar:.1f}; chance is {chance:.1f}"
+            yield (
+                f"{name} is {value:.1f}, from {low:.1f}: not above {bar:.1f}; chance is "
+                f"{chance:.1f}"
+            )
 
 
 def _branch_problems(norms: Mapping[str, float], rehearsal: Rehearsal) -> Iterator[str]:
     if set(norms) != set(rehearsal.branches):
-        yield f"branches with gradients: {', '.join(sorted(norms)) or 'none'}; expected {', '.join(rehearsal.branches)}"
+        yield (
+            f"branches with gradients: {', '.join(sorted(norms)) or 'none'}; expected "
+            f"{', '.join(rehearsal.branches)}"
+        )
     if norms and max(norms.values()) > MAX_GRADIENT_RATIO * min(norms.values()):
         listed = ", ".join(f"{name} {norm:.3g}" for name, norm in norms.items())
         yield f"gradient norms differ by more than {MAX_GRADIENT_RATIO:.0f}: {listed}"

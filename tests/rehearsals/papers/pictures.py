@@ -1,4 +1,5 @@
-"""Drawn scenes in place of photographs: the writers of ``layouts`` store them in published layouts."""
+"""Drawn scenes in place of photographs: the writers of ``layouts`` store them in published
+layouts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,10 +69,12 @@ def draw(seed: int, train: int, val: int, test: int) -> list[Picture]:
 def region_features(
     picture: Picture, regions: int, dim: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return boxes (regions, 4) in pixels and features (regions, dim) as a detector of objects and attributes gives.
+    """Return boxes (regions, 4) in pixels and features (regions, dim) as a detector of objects and
+    attributes gives.
 
-    A region on an object has the sum of a random vector for each of its attributes, a region on the background that
-    of the background; both with noise, and with negative values set to 0 as after a ReLU.
+    A region on an object has the sum of a random vector for each of its attributes, a region on the
+    background that of the background; both with noise, and with negative values set to 0 as after a
+    ReLU.
     """
     random = np.random.default_rng(picture.number)
     width, height = picture.size

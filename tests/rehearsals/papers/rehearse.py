@@ -21,7 +21,8 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def rehearse(name: str, home: Path) -> Outcome:
-    """Run a recipe from its data to its registered model; its output is in ``logs/`` below ``home``."""
+    """Run a recipe from its data to its registered model; its output is in ``logs/`` below
+    ``home``."""
     torch.set_num_threads(1)
     rehearsal, log = load_table()[name], home / "logs" / f"{name}.txt"
     log.parent.mkdir(exist_ok=True)
@@ -70,7 +71,8 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
                 del running[future]
                 outcomes.append(outcome := future.result())
                 click.echo(
-                    f"{outcome.recipe}: {outcome.minutes:.1f} min, {'; '.join(outcome.problems) or 'learned'}"
+                    f"{outcome.recipe}: {outcome.minutes:.1f} min, "
+                    f"{'; '.join(outcome.problems) or 'learned'}"
                 )
     return sorted(outcomes, key=lambda outcome: outcome.recipe)
 

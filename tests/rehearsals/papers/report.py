@@ -19,13 +19,14 @@ COLUMNS = (
 BEGIN, END = "<!-- rehearsal: written by make rehearse -->", "<!-- end of the rehearsal -->"
 NOT_LEARNED = "not learned: "
 NOTE = (
-    "Test images of miniature corpora, in percent; correlations times 100. Learned: low end of the 95 % interval and "
-    "the bar that it must exceed; a recipe that has not learned says so. The bar is three times chance; for the "
-    "correlations of memorability, whose chance is 0, it is the published value. Two measures are differences, whose "
-    "chance is 0: semantic.above_random is NDCG minus a random order's NDCG, semantic.gain is NDCG minus the NDCG "
-    "of the embedding before training. Loss: first and last epoch of each phase. Gradients: ratio of the gradient "
-    "norms of the two branches at the first steps. Minutes: of one core; "
-    "stages that recipes share count for each."
+    "Test images of miniature corpora, in percent; correlations times 100. Learned: low end of "
+    "the 95 % interval and the bar that it must exceed; a recipe that has not learned says so. "
+    "The bar is three times chance; for the correlations of memorability, whose chance is 0, "
+    "it is the published value. Two measures are differences, whose chance is 0: "
+    "semantic.above_random is NDCG minus a random order's NDCG, semantic.gain is NDCG minus "
+    "the NDCG of the embedding before training. Loss: first and last epoch of each phase. "
+    "Gradients: ratio of the gradient norms of the two branches at the first steps. Minutes: "
+    "of one core; stages that recipes share count for each."
 )
 
 
@@ -36,7 +37,8 @@ def markdown_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def write_into(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Replace the table in a page, between its two marks; recipes that have not learned are rows of it, too.
+    """Replace the table in a page, between its two marks; recipes that have not learned are rows of
+    it, too.
 
     Raises:
         ValueError: the page has no marks.

@@ -1,4 +1,5 @@
-"""Stages of a recipe by the command line, each in a folder that all recipes with equal parameters and inputs share."""
+"""Stages of a recipe by the command line, each in a folder that all recipes with equal parameters
+and inputs share."""
 
 import fcntl
 import hashlib
@@ -22,7 +23,8 @@ from tests.rehearsals.papers.gradients import recorded_gradients
 
 ROOT = Path(__file__).parents[3]
 CHECKOUT = "checkout"
-"""Working directory of the commands below the folder of the rehearsal: recipes find their data at ``../data``."""
+"""Working directory of the commands below the folder of the rehearsal: recipes find their data at
+``../data``."""
 SECONDS, GRADIENTS = "seconds", "gradients.json"
 
 
@@ -43,7 +45,8 @@ class Run:
         self.folders: dict[str, Path] = {}
 
     def run(self, before: str | None = None) -> None:
-        """Run the stages of the recipe's pipeline, and link their artifacts as ``make repro RECIPE=...`` does.
+        """Run the stages of the recipe's pipeline, and link their artifacts as
+        ``make repro RECIPE=...`` does.
 
         Args:
             before: stage at which to stop; None for all stages.
@@ -138,6 +141,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Return the time of one core that this process and its children took: other work on the machine has no effect."""
+    """Return the time of one core that this process and its children took: other work on the
+    machine has no effect."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -1,4 +1,5 @@
-"""Weights in place of a recipe's downloads: the smallest backbone of a family, trained on drawn scenes."""
+"""Weights in place of a recipe's downloads: the smallest backbone of a family, trained on drawn
+scenes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,8 @@ class StandIn(NamedTuple):
     Attributes:
         model_arguments: of ``timm.create_model``.
         epochs: passes over the drawn scenes for each of the stages.
-        stages: whose cells are trained to predict words, one after the other, as in timm's ``feature_info``.
+        stages: whose cells are trained to predict words, one after the other, as in timm's
+            ``feature_info``.
         images: drawn scenes.
     """
 
@@ -49,7 +51,8 @@ STAND_INS = {
 
 
 def write_stand_in(chosen: StandIn, path: Path) -> None:
-    """Write the weights of a stand-in: the same bytes in every run on a machine, whatever its threads and seeds are."""
+    """Write the weights of a stand-in: the same bytes in every run on a machine, whatever its
+    threads and seeds are."""
     with _repeatable():
         state = _train(chosen)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +83,8 @@ def _train(chosen: StandIn) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """Compute in one thread, with deterministic algorithms and random numbers from ``SEED``; restore all three."""
+    """Compute in one thread, with deterministic algorithms and random numbers from ``SEED``;
+    restore all three."""
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
@@ -94,7 +98,8 @@ def _repeatable() -> Iterator[None]:
 
 
 def scale_head(grid: Grid, pixels: torch.Tensor) -> None:
-    """Give the channels of VGG's fc6 and fc7, which no stand-in trains, mean 0 and variance 1 before their ReLU."""
+    """Give the channels of VGG's fc6 and fc7, which no stand-in trains, mean 0 and variance 1
+    before their ReLU."""
     network = grid.backbone.network
     maps = network.forward_features(grid.backbone.normalize(pixels))
     for layer in network.pre_logits.modules() if hasattr(network, "pre_logits") else ():

@@ -1,4 +1,5 @@
-"""The table of rehearsals, ``rehearsal.yaml``: how each recipe is shortened, and what it must learn."""
+"""The table of rehearsals, ``rehearsal.yaml``: how each recipe is shortened, and what it must
+learn."""
 
 from pathlib import Path
 from typing import Any

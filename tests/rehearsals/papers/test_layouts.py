@@ -1,4 +1,5 @@
-"""Miniature corpora in their published layouts: readers find the pictures, sentences and boxes that were written."""
+"""Miniature corpora in their published layouts: readers find the pictures, sentences and boxes that
+were written."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -129,8 +129,8 @@ def test_the_table_replaces_the_previous_one(tmp_path: Path) -> None:
         write_into(page, [outcome])
     text = page.read_text()
     assert (
-        "| bean_coco | pointing.accuracy | 50.0 | 40.0 | 10.0 | pointing.accuracy 40.0 > 30.0 | 2 to 1 | - | 0.0 |"
-        in markdown_table([outcome])
+        "| bean_coco | pointing.accuracy | 50.0 | 40.0 | 10.0 | pointing.accuracy 40.0 > 30.0 "
+        "| 2 to 1 | - | 0.0 |" in markdown_table([outcome])
     )
     assert text.count("bean_coco") == 1
     assert "old" not in text

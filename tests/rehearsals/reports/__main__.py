@@ -1,8 +1,10 @@
-"""Make the inputs of faults that users of other tools reported, run real commands on them, and print a table.
+"""Make the inputs of faults that users of other tools reported, run real commands on them, and
+print a table.
 
 python -m tests.rehearsals.reports [KIND ...]
 
-Kinds are those of the table, such as D3; by default all. Needs no network. Exits with 1 if a value differs.
+Kinds are those of the table, such as D3; by default all. Needs no network. Exits with 1 if a value
+differs.
 """
 
 import sys
@@ -21,14 +23,15 @@ from tests.rehearsals.reports import (  # noqa: F401 - each declares its cases
     registry,
     tables,
     trainings,
-)  # fmt: skip
+)
 from tests.rehearsals.reports.world import CASES, Case, Shared, World, shown
 
 COLUMNS = ("", "case", "source", "expected", "seen")
 
 
 def judge(cases: Iterable[Case], folder: Path) -> tuple[list[str], list[Case]]:
-    """Run cases; return the rows of the table, and the cases with another value than the expected one."""
+    """Run cases; return the rows of the table, and the cases with another value than the expected
+    one."""
     shared, rows, failed = Shared(folder / "shared"), list[str](), list[Case]()
     for number, case in enumerate(cases):
         try:
@@ -39,7 +42,8 @@ def judge(cases: Iterable[Case], folder: Path) -> tuple[list[str], list[Case]]:
         failed += [] if is_right else [case]
         name = f"{case.kind} {case.title}"
         rows.append(
-            f"| {'ok' if is_right else 'MISS'} | {name} | {case.source} | {shown(case.expected)} | {seen} |"
+            f"| {'ok' if is_right else 'MISS'} | {name} | {case.source} | "
+            f"{shown(case.expected)} | {seen} |"
         )
         click.echo(rows[-1])
     return rows, failed

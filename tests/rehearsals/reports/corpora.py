@@ -44,7 +44,8 @@ def prepared(
 
 
 def coco(world: World, edit: Callable[[Any], object]) -> list[object]:
-    """Edit the third object of COCO; return numbers of images, captions, phrases, masks, listed entries."""
+    """Edit the third object of COCO; return numbers of images, captions, phrases, masks, listed
+    entries."""
     tables = prepared(
         world,
         "COCOInstances",
@@ -139,9 +140,11 @@ def no_crowd(world: World) -> Any:
 )
 def odd_boxes(world: World) -> Any:
     edits: list[Callable[[Any], object]] = [
-        lambda found: found.pop("bbox"), lambda found: found.update(bbox=None), lambda found: found.update(bbox=[]),
+        lambda found: found.pop("bbox"),
+        lambda found: found.update(bbox=None),
+        lambda found: found.update(bbox=[]),
         lambda found: found.update(category_id=99),
-    ]  # fmt: skip
+    ]
     return [coco(world, edit) for edit in edits]
 
 
@@ -190,9 +193,10 @@ def odd_ids(world: World) -> Any:
         return edit
 
     edits = [
-        renumber(lambda n: f"img_{n}", lambda n: f"img_{n}"), renumber(lambda n: n, str),
+        renumber(lambda n: f"img_{n}", lambda n: f"img_{n}"),
+        renumber(lambda n: n, str),
         renumber(lambda n: 2**53 + n, lambda n: 2**53 + n),
-    ]  # fmt: skip
+    ]
     found = [prepared(world, "COCOInstances", edit) for edit in edits]
     return [[len(tables["images"]), len(tables["captions"])] for tables in found]
 

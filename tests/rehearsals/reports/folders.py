@@ -1,4 +1,5 @@
-"""Folders of files: names, links, places that move, filters and sentences of the commands on them."""
+"""Folders of files: names, links, places that move, filters and sentences of the commands on
+them."""
 
 import io
 import json
@@ -16,12 +17,39 @@ from tests.bifocal.image_files import chunk
 from tests.rehearsals.reports.world import World, photo, reported
 
 ODD_NAMES = (
-    "a%20b.jpg", "100%.jpg", "%2e%2e%2fx.jpg", "x#1.jpg", "what?.jpg", "2015-05-16 09:27:04.jpg", "new\nline.jpg",
-    "tab\there.jpg", "-rf.jpg", "--help.jpg", "it's.jpg", 'say "hi".jpg', "back\\slash.jpg", "a&b=c+d.jpg",
-    "<b>bold.jpg", "trail .jpg", " lead.jpg", "$HOME `x`.jpg", "cafe\u0301.jpg", "caf\u00e9.jpg", "IMG.jpg", "img.JPG",
-    "dots...jpg", "\u202egpj.exe.jpg", "{0}.jpg", "*.jpg", "[1].jpg", "~.jpg", "CON.jpg", "x" * 250 + ".jpg",
-    "deep/" * 12 + "in.jpg", "h#sh?dir%/p.jpg",
-)  # fmt: skip
+    "a%20b.jpg",
+    "100%.jpg",
+    "%2e%2e%2fx.jpg",
+    "x#1.jpg",
+    "what?.jpg",
+    "2015-05-16 09:27:04.jpg",
+    "new\nline.jpg",
+    "tab\there.jpg",
+    "-rf.jpg",
+    "--help.jpg",
+    "it's.jpg",
+    'say "hi".jpg',
+    "back\\slash.jpg",
+    "a&b=c+d.jpg",
+    "<b>bold.jpg",
+    "trail .jpg",
+    " lead.jpg",
+    "$HOME `x`.jpg",
+    "cafe\u0301.jpg",
+    "caf\u00e9.jpg",
+    "IMG.jpg",
+    "img.JPG",
+    "dots...jpg",
+    "\u202egpj.exe.jpg",
+    "{0}.jpg",
+    "*.jpg",
+    "[1].jpg",
+    "~.jpg",
+    "CON.jpg",
+    "x" * 250 + ".jpg",
+    "deep/" * 12 + "in.jpg",
+    "h#sh?dir%/p.jpg",
+)
 
 
 def bytes_name(world: World, name: bytes, content: bytes) -> None:
@@ -141,9 +169,14 @@ def odd_conditions(world: World) -> Any:
     world.table("photos", "image,caption,price", "{image},{caption},{n}", count=3)
     world.index("photos")
     wrong = (
-        '{"price": {"min": "a"}}', '{"price": {"least": 1}}', '{"price": [[1]]}', '{"price": {"min": {}}}',
-        '{"nothing": 1}', '{"price": {"min": null}}', '{"price": 1e999}',
-    )  # fmt: skip
+        '{"price": {"min": "a"}}',
+        '{"price": {"least": 1}}',
+        '{"price": [[1]]}',
+        '{"price": {"min": {}}}',
+        '{"nothing": 1}',
+        '{"price": {"min": null}}',
+        '{"price": 1e999}',
+    )
     outputs = [world.search("photos", "--where", where) for where in wrong]
     return ["rror" in output and "Traceback" not in output for output in outputs]
 
@@ -255,9 +288,13 @@ def links(world: World) -> Any:
     folder = world.photos("photos", 2)
     secret = world.write("private/secret.jpg", photo(7))
     for name, target in {
-        "out.jpg": secret, "folder": secret.parent, "none.jpg": "nothing", "self.jpg": "self.jpg",
-        "null.jpg": "/dev/null", "up": "..",
-    }.items():  # fmt: skip
+        "out.jpg": secret,
+        "folder": secret.parent,
+        "none.jpg": "nothing",
+        "self.jpg": "self.jpg",
+        "null.jpg": "/dev/null",
+        "up": "..",
+    }.items():
         (folder / name).symlink_to(target)
     os.mkfifo(folder / "pipe.jpg")
     os.mkfifo(folder / "captions.csv")
@@ -295,7 +332,8 @@ def fitted(number: int) -> bytes:
 
 @reported(
     "D4",
-    "unseen: huge headers: a PNG of 10^9 pixels, 10,000 segments, a GIF of 2,000 frames, a CSV of zeros",
+    "unseen: huge headers: a PNG of 10^9 pixels, 10,000 segments, a GIF of 2,000 frames, a "
+    "CSV of zeros",
     "Pillow#5218",
     [True] * 5,
 )

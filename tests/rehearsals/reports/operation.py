@@ -16,7 +16,8 @@ RATE = "train_embedding.phases.0.learning_rate"
 
 
 def compiled(world: World, *settings: str, recipe: str | bytes = "", **variables: str) -> str:
-    """Compile the pipeline with settings and a recipe; return the compiled text, or the text of an error."""
+    """Compile the pipeline with settings and a recipe; return the compiled text, or the text of an
+    error."""
     if not (world.folder / "params.yaml").exists():
         shutil.copy(CHECKOUT / "params.yaml", world.folder)
     options = [option for setting in settings for option in ("--set", setting)]
@@ -137,12 +138,20 @@ def latin_recipe(world: World) -> Any:
 
 
 RECIPES: dict[str, bytes] = {
-    "UTF-16": "register_model: {model: a}".encode("utf-16"), "zero bytes": bytes(100), "tabs": b"a:\n\tb: 1",
-    "two documents": b"---\na: 1\n---\nb: 2\n", "a list": b"- a\n", "a bomb": b"a: &a [x, x]\n" + b"".join(
-        b"b%d: &b%d [%s]\n" % (n, n, b", ".join([b"*a" if n == 0 else b"*b%d" % (n - 1)] * 9)) for n in range(12)),
-    "10,000 deep": b"[" * 10_000, "a tag": b"register_model: !!python/object/apply:os.system [id]\n",
+    "UTF-16": "register_model: {model: a}".encode("utf-16"),
+    "zero bytes": bytes(100),
+    "tabs": b"a:\n\tb: 1",
+    "two documents": b"---\na: 1\n---\nb: 2\n",
+    "a list": b"- a\n",
+    "a bomb": b"a: &a [x, x]\n"
+    + b"".join(
+        b"b%d: &b%d [%s]\n" % (n, n, b", ".join([b"*a" if n == 0 else b"*b%d" % (n - 1)] * 9))
+        for n in range(12)
+    ),
+    "10,000 deep": b"[" * 10_000,
+    "a tag": b"register_model: !!python/object/apply:os.system [id]\n",
     "its own alias": b"a: &a [*a]\n",
-}  # fmt: skip
+}
 
 
 @reported(

@@ -1,4 +1,5 @@
-"""Image files: metadata decide neither about pixels nor about the photograph; sizes, colors, dates and limits."""
+"""Image files: metadata decide neither about pixels nor about the photograph; sizes, colors, dates
+and limits."""
 
 import io
 import os
@@ -40,7 +41,8 @@ def saved(format: str, number: int = 0, **options: Any) -> bytes:
 
 
 def sizes(world: World, files: dict[str, bytes]) -> list[tuple[int, int]]:
-    """Index files; return the different sizes in the collection, one of each file that is left out."""
+    """Index files; return the different sizes in the collection, one of each file that is left
+    out."""
     for name, content in files.items():
         world.write(f"photos/{name}", content)
     output = world.index("photos")
@@ -151,10 +153,17 @@ def hostile_blocks(world: World) -> Any:
 )
 def damaged_chunks(world: World) -> Any:
     chunks = [
-        1000 * chunk(b"tEXt", b"k\0v"), chunk(b"zTXt", b"k\0\0not deflated"), chunk(b"tEXt", b"k\0v", crc=1),
-        chunk(b"iTXt", b"\xff\xfe"), chunk(b"gAMA", b""), chunk(b"iCCP", b"p\0\0" + zlib.compress(b"no profile")),
-        chunk(b"pHYs", b"\0"), chunk(b"tIME", b"\0\0"), chunk(b"cHRM", b""), chunk(b"sBIT", b"\1" * 9),
-    ]  # fmt: skip
+        1000 * chunk(b"tEXt", b"k\0v"),
+        chunk(b"zTXt", b"k\0\0not deflated"),
+        chunk(b"tEXt", b"k\0v", crc=1),
+        chunk(b"iTXt", b"\xff\xfe"),
+        chunk(b"gAMA", b""),
+        chunk(b"iCCP", b"p\0\0" + zlib.compress(b"no profile")),
+        chunk(b"pHYs", b"\0"),
+        chunk(b"tIME", b"\0\0"),
+        chunk(b"cHRM", b""),
+        chunk(b"sBIT", b"\1" * 9),
+    ]
     pngs = [saved("PNG", number) for number in range(len(chunks))]
     return sizes(world, {f"{n}.png": png[:33] + chunks[n] + png[33:] for n, png in enumerate(pngs)})
 
@@ -211,9 +220,13 @@ def turned_formats(world: World) -> Any:
     block = exif_of(ORIENTED)
     return sizes(
         world,
-        {f"{f}.{f}".lower(): saved(f, n, **({"tiffinfo": {0x0112: 6}} if f == "TIFF" else {"exif": block}))
-         for n, f in enumerate(formats)},
-    )  # fmt: skip
+        {
+            f"{f}.{f}".lower(): saved(
+                f, n, **({"tiffinfo": {0x0112: 6}} if f == "TIFF" else {"exif": block})
+            )
+            for n, f in enumerate(formats)
+        },
+    )
 
 
 @reported(
@@ -263,16 +276,25 @@ def blank_originals(world: World) -> Any:
     )
     changed = b"2007:02:19 10:00:00\0"
     found = dated(
-        world, ((TAKEN, 2, zero), (DIGITIZED, 2, other)), ((TAKEN, 2, zero), (CHANGED, 2, changed)),
-        ((DIGITIZED, 2, other),), ((TAKEN, 2, blank), (CHANGED, 2, changed)),
-    )  # fmt: skip
+        world,
+        ((TAKEN, 2, zero), (DIGITIZED, 2, other)),
+        ((TAKEN, 2, zero), (CHANGED, 2, changed)),
+        ((DIGITIZED, 2, other),),
+        ((TAKEN, 2, blank), (CHANGED, 2, changed)),
+    )
     return [date and date.year for date in found]
 
 
 SPELLINGS = (
-    b"2013-07-12 16:54:07", b"2013-07-12T16:54:07", b"2013/07/12 16:54:07", b"2013: 7:12 16:54: 7",
-    b"2013:07:12 16:54:07.27-05:30", b"2013:07:12 16:54:07+0000", b"2013:7:12 16:54:7", b"2013.07.12 16:54:07",
-)  # fmt: skip
+    b"2013-07-12 16:54:07",
+    b"2013-07-12T16:54:07",
+    b"2013/07/12 16:54:07",
+    b"2013: 7:12 16:54: 7",
+    b"2013:07:12 16:54:07.27-05:30",
+    b"2013:07:12 16:54:07+0000",
+    b"2013:7:12 16:54:7",
+    b"2013.07.12 16:54:07",
+)
 
 
 @reported(
@@ -362,8 +384,9 @@ def plain(format: str, color: tuple[int, int, int], **options: Any) -> bytes:
 def profiles(world: World) -> Any:
     files = {
         "swapped.png": plain("PNG", (20, 20, 220), icc_profile=swapped_profile()),
-        "red.png": plain("PNG", (220, 20, 21)), "blue.png": plain("PNG", (20, 20, 220)),
-    }  # fmt: skip
+        "red.png": plain("PNG", (220, 20, 21)),
+        "blue.png": plain("PNG", (20, 20, 220)),
+    }
     return colors_of(world, files)
 
 
@@ -375,9 +398,12 @@ def profiles_of_formats(world: World) -> Any:
     for format in ("TIFF", "WEBP", "AVIF"):
         inner = World(world.folder / format, world.shared)
         files = {
-            f"swapped.{format.lower()}": plain(format, (20, 20, 220), icc_profile=swapped_profile()),
-            "red.png": plain("PNG", (220, 20, 21)), "blue.png": plain("PNG", (20, 20, 220)),
-        }  # fmt: skip
+            f"swapped.{format.lower()}": plain(
+                format, (20, 20, 220), icc_profile=swapped_profile()
+            ),
+            "red.png": plain("PNG", (220, 20, 21)),
+            "blue.png": plain("PNG", (20, 20, 220)),
+        }
         found.append(colors_of(inner, files))
     return found
 

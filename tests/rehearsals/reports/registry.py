@@ -1,4 +1,5 @@
-"""MLflow: addresses, deleted experiments and runs, checkouts that move; on databases of SQLite, without a server."""
+"""MLflow: addresses, deleted experiments and runs, checkouts that move; on databases of SQLite,
+without a server."""
 
 import os
 import shutil
@@ -12,9 +13,12 @@ from unittest import mock
 from tests.rehearsals.reports.world import CHECKOUT, World, clean_environment, reported
 
 ADDRESSES = (
-    "sqlite://e5.db", " sqlite:////tmp/none.db", "mysql+nodriver://user:S3cret@127.0.0.1/db",
-    "postgres://user:S3cret@127.0.0.1/db", "postgresql://user:_[]:=?S3cret@127.0.0.1:5433/db",
-)  # fmt: skip
+    "sqlite://e5.db",
+    " sqlite:////tmp/none.db",
+    "mysql+nodriver://user:S3cret@127.0.0.1/db",
+    "postgres://user:S3cret@127.0.0.1/db",
+    "postgresql://user:_[]:=?S3cret@127.0.0.1:5433/db",
+)
 UNSEEN = (
     "http://[::1",
     "http://user:S3cret@127.0.0.1:1",
@@ -27,7 +31,8 @@ UNSEEN = (
 
 
 def asked(world: World, address: str) -> str:
-    """Run a command on the registry at an address. MLflow would try a database that does not answer for 100 s."""
+    """Run a command on the registry at an address. MLflow would try a database that does not answer
+    for 100 s."""
     with mock.patch("mlflow.store.db.utils.MAX_RETRY_COUNT", 0):
         return world.pipelines(
             "promote",
@@ -131,7 +136,8 @@ def promoted(world: World, *options: object) -> str:
 
 
 def registered(world: World) -> None:
-    """Register a version, promote it, register a better one, and delete the run of the first with 'mlflow gc'."""
+    """Register a version, promote it, register a better one, and delete the run of the first with
+    'mlflow gc'."""
     from bifocal.datasets import read_dataset
     from runtime.artifacts import commit, open_partial
     from tests.bifocal.promotion.tiny_models import write_colors

@@ -1,4 +1,5 @@
-"""Caption tables and files beside images: columns of the user, types, layouts, spellings of names, encodings."""
+"""Caption tables and files beside images: columns of the user, types, layouts, spellings of names,
+encodings."""
 
 import json
 from datetime import datetime

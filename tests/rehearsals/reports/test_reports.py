@@ -1,4 +1,5 @@
-"""A short form of 'make reports': a photograph and a caption table; and a case with a wrong value."""
+"""A short form of 'make reports': a photograph and a caption table; and a case with a wrong
+value."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Trainings: the owner of a run folder, data sets that cannot be trained on, and stages that are repeated."""
+"""Trainings: the owner of a run folder, data sets that cannot be trained on, and stages that are
+repeated."""
 
 import os
 import shutil
@@ -57,7 +58,8 @@ def versions(world: World) -> Any:
 def refused(
     world: World, split: Callable[[int], str], image: Callable[[int], int] = lambda n: n
 ) -> list[bool]:
-    """Train and inspect 24 photographs; return whether both refuse them, and no feature was extracted."""
+    """Train and inspect 24 photographs; return whether both refuse them, and no feature was
+    extracted."""
     for number in range(24):
         world.write(f"photos/p{number:02}.jpg", photo(image(number)))
     columns = "image,caption,split" if split(0) else "image,caption"

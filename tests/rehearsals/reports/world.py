@@ -30,7 +30,8 @@ KEPT = 160
 
 
 class Shared:
-    """Folders that are made once: the run of the demo, whose encoders index, a small training and an MLflow store."""
+    """Folders that are made once: the run of the demo, whose encoders index, a small training and
+    an MLflow store."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,7 +105,8 @@ class World:
         )
 
     def bifocal(self, *arguments: object, **variables: str) -> str:
-        """Run the command ``bifocal``; return what it prints, with the code of its exit unless it is 0."""
+        """Run the command ``bifocal``; return what it prints, with the code of its exit unless it
+        is 0."""
         from pipelines.app import main
 
         return self.run(main, "bifocal", arguments, variables)
@@ -145,12 +147,14 @@ class World:
         )
         code: object = 0
         with (
-            clean_environment({"COLUMNS": "10000", **variables}), contextlib.chdir(self.folder),
+            clean_environment({"COLUMNS": "10000", **variables}),
+            contextlib.chdir(self.folder),
             mock.patch.object(sys, "argv", [name, *map(str, arguments)]),
             # An export of the packages of small takes a minute.
             mock.patch("pipelines.app.training.packages.is_packaged", return_value=False),
-            contextlib.redirect_stdout(output), contextlib.redirect_stderr(output),
-        ):  # fmt: skip
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
             try:
                 main()
             except SystemExit as exit_:
@@ -237,12 +241,16 @@ def photo(number: int, side: int = 96, **options: Any) -> bytes:
 def caption(number: int) -> str:
     """Return a caption that names the number by its words."""
     chosen = random.Random(number)
-    return f"a {COLORS[number % 10]} {WORDS[number // 10 % 10]} beside a {chosen.choice(COLORS)} {chosen.choice(WORDS)}"
+    return (
+        f"a {COLORS[number % 10]} {WORDS[number // 10 % 10]} beside a {chosen.choice(COLORS)} "
+        f"{chosen.choice(WORDS)}"
+    )
 
 
 @dataclass(frozen=True)
 class Case:
-    """A reported fault: its kind, what was tried, the report, and the value or the part of a text that is right."""
+    """A reported fault: its kind, what was tried, the report, and the value or the part of a text
+    that is right."""
 
     kind: str
     title: str

@@ -1,4 +1,5 @@
-"""Backup and restore of MLflow by the commands of docs/mlflow.md, with PostgreSQL: ``make test-real``."""
+"""Backup and restore of MLflow by the commands of docs/mlflow.md, with PostgreSQL:
+``make test-real``."""
 
 import os
 import re
@@ -69,10 +70,16 @@ def contents() -> dict[str, Any]:
     versions = client.search_model_versions("name = 'bifocal'")
     return {
         "aliases": client.get_registered_model("bifocal").aliases,
-        "versions": sorted((int(entry.version), sorted(entry.tags.items()), entry.run_id) for entry in versions),
-        "runs": sorted(run.info.run_id for run in client.search_runs([entry.experiment_id for entry in
-                       client.search_experiments()])),
-    }  # fmt: skip
+        "versions": sorted(
+            (int(entry.version), sorted(entry.tags.items()), entry.run_id) for entry in versions
+        ),
+        "runs": sorted(
+            run.info.run_id
+            for run in client.search_runs(
+                [entry.experiment_id for entry in client.search_experiments()]
+            )
+        ),
+    }
 
 
 def test_a_restored_server_has_every_version_release_and_alias(

@@ -1,4 +1,5 @@
-"""A canary of two replicas of the real service behind nginx, one of which is killed: ``make test-real``."""
+"""A canary of two replicas of the real service behind nginx, one of which is killed:
+``make test-real``."""
 
 import json
 import shutil
@@ -103,11 +104,20 @@ def test_counts_of_two_replicas_and_of_a_killed_one_decide(
     replicas = [Server(free_port(), tmp_path / f"{name}.log", *options) for name in ("one", "two")]
     params = CanaryParams(
         seed=1,
-        rule={"searches": SEARCHES, "min_searches": 100, "error_rate": 0.05,
-              "max_rises": {"errors": 0.1, "nothing_found": 0.1}, "max_drops": {}, "max_ratios": {}},
+        rule={
+            "searches": SEARCHES,
+            "min_searches": 100,
+            "error_rate": 0.05,
+            "max_rises": {"errors": 0.1, "nothing_found": 0.1},
+            "max_drops": {},
+            "max_ratios": {},
+        },
         services=[f"http://127.0.0.1:{replica.port}" for replica in replicas],
-        folder=FOLDER, hours=0.1, champion="champion", lock_timeout=60,
-    )  # fmt: skip
+        folder=FOLDER,
+        hours=0.1,
+        champion="champion",
+        lock_timeout=60,
+    )
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.5)
     outputs: dict[str, Any] = {}
     try:

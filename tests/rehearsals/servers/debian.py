@@ -44,7 +44,10 @@ def postgresql() -> Iterator[str]:
             "mlflow",
             "--no-sync",
         )
-        settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder} -c fsync=off"
+        settings = (
+            f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder} "
+            "-c fsync=off"
+        )
         call(
             "pg_ctl",
             "--pgdata",
@@ -65,7 +68,8 @@ def postgresql() -> Iterator[str]:
 
 @contextmanager
 def nginx(folder: Path, ports: Sequence[int]) -> Iterator[int]:
-    """Yield the port of a proxy that sends a client, by its header ``bifocal-client``, to one of the ``ports``."""
+    """Yield the port of a proxy that sends a client, by its header ``bifocal-client``, to one of
+    the ``ports``."""
     port = free_port()
     servers = "".join(
         f"server 127.0.0.1:{upstream} max_fails=1 fail_timeout=1s; " for upstream in ports

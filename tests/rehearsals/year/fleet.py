@@ -1,4 +1,5 @@
-"""The servers of the year: MLflow on PostgreSQL, two replicas of the service behind nginx, and clients that check."""
+"""The servers of the year: MLflow on PostgreSQL, two replicas of the service behind nginx, and
+clients that check."""
 
 import json
 import subprocess
@@ -37,7 +38,8 @@ TOLERANCE = 2e-3
 
 @dataclass
 class Truth:
-    """What an answer may have: all items with a vector, items that every replica has, and times of deletions."""
+    """What an answer may have: all items with a vector, items that every replica has, and times of
+    deletions."""
 
     vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     deleted: dict[str, float] = field(default_factory=dict)
@@ -50,7 +52,8 @@ class Truth:
     def fault(
         self, query: NDArray[np.float32], results: Sequence[dict[str, Any]], asked: float
     ) -> str | None:
-        """Return what is wrong with the results of a query that was asked at a time; None if nothing is."""
+        """Return what is wrong with the results of a query that was asked at a time; None if
+        nothing is."""
         found = {result["id"]: result["score"] for result in results}
         if len(found) != K or list(found.values()) != sorted(found.values(), reverse=True):
             return f"{len(found)} results, or in the wrong order"

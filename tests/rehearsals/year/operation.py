@@ -1,4 +1,5 @@
-"""The operator's work of a week: albums, versions, releases, promotions, the monitor, and what is deleted."""
+"""The operator's work of a week: albums, versions, releases, promotions, the monitor, and what is
+deleted."""
 
 import shutil
 import subprocess
@@ -78,8 +79,8 @@ class Archive:
 
 @dataclass
 class Run:
-    """A version with its run folder; ``sign`` is -1 for a model whose vectors are negated: another model's would find
-    the worst images.
+    """A version with its run folder; ``sign`` is -1 for a model whose vectors are negated: another
+    model's would find the worst images.
     """
 
     folder: Path
@@ -132,7 +133,8 @@ class Run:
 
 
 def train(demo: TrainedModel, folder: Path, week: int) -> Run:
-    """Register the model of a week: another file each time, every second one with negated vectors."""
+    """Register the model of a week: another file each time, every second one with negated
+    vectors."""
     sign = -1 if week % 2 else 1
     (folder / EMBEDDING).mkdir(parents=True)
     shutil.copytree(demo.directory / ONNX, folder / ONNX)
@@ -167,7 +169,8 @@ def clean(folder: Path, week: int) -> None:
 
 
 def monitor(run: Run, folder: Path, queries: Sequence[Path]) -> Monitor:
-    """Return the monitor with the shipped thresholds, and the sentences of the reference kept over promotions."""
+    """Return the monitor with the shipped thresholds, and the sentences of the reference kept over
+    promotions."""
     thresholds = load_thresholds().model_copy(update={"keep_queries": True})
     artifacts = Artifacts(run.folder / ONNX, run.folder / COLLECTION, run.folder / INDEX)
     return Monitor(artifacts, folder, Thresholds.of(thresholds.model_dump()), queries)

@@ -1,4 +1,5 @@
-"""The clients of the year find a returned deletion, a lost image, a wrong score and a wrong order."""
+"""The clients of the year find a returned deletion, a lost image, a wrong score and a wrong
+order."""
 
 import time
 

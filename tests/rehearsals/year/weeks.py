@@ -1,12 +1,13 @@
 """The weeks of the year: servers, the archive, the champion, and the events of each week.
 
-Each week, 60 images come in 12 albums, the champion gets a release with them, a new version is registered, released and
-promoted, an item is deleted over HTTP, the monitor compares the week, and ``clean --delete`` deletes previous files. In
-some weeks a replica or MLflow's server is killed, a promotion is killed between its aliases, a promotion is rolled
-back, a canary decides, or the database and the files of MLflow are lost and restored by the commands of docs/mlflow.md.
+Each week, 60 images come in 12 albums, the champion gets a release with them, a new version is
+registered, released and promoted, an item is deleted over HTTP, the monitor compares the week, and
+``clean --delete`` deletes previous files. In some weeks a replica or MLflow's server is killed, a
+promotion is killed between its aliases, a promotion is rolled back, a canary decides, or the
+database and the files of MLflow are lost and restored by the commands of docs/mlflow.md.
 
-Models are the demo's, and images are vectors: nothing is trained or decoded. The time of a week is simulated for the
-monitor and for ``clean``.
+Models are the demo's, and images are vectors: nothing is trained or decoded. The time of a week is
+simulated for the monitor and for ``clean``.
 """
 
 import json
@@ -46,12 +47,19 @@ KILLED_REPLICA, KILLED_REGISTRY, KILLED_PROMOTION = (
     range(6, 53, 25),
 )
 ROLLBACK, CANARY, RESTORE = range(5, 53, 12), range(2, 53, 20), (7,)
-RULE = {"searches": 150, "min_searches": 50, "error_rate": 0.05, "max_rises": {"errors": 0.1, "nothing_found": 0.1},
-        "max_drops": {}, "max_ratios": {}}  # fmt: skip
+RULE = {
+    "searches": 150,
+    "min_searches": 50,
+    "error_rate": 0.05,
+    "max_rises": {"errors": 0.1, "nothing_found": 0.1},
+    "max_drops": {},
+    "max_ratios": {},
+}
 
 
 class Year:
-    """The state of the year: servers, the archive, and the run of the champion and of the version before it."""
+    """The state of the year: servers, the archive, and the run of the champion and of the version
+    before it."""
 
     def __init__(self, folder: Path, demo: TrainedModel, database: str) -> None:
         self.folder, self.demo, self.database = folder, demo, database
@@ -82,7 +90,8 @@ class Year:
         ).write_reference(FIRST_DAY, DAYS)
 
     def loaded(self) -> None:
-        """Wait until both replicas have the champion's release; from now on, an answer has all of its images."""
+        """Wait until both replicas have the champion's release; from now on, an answer has all of
+        its images."""
         self.replicas.wait_for(self.champion.digest)
         self.truth.set_everywhere(self.archive.items)
 
@@ -119,7 +128,8 @@ class Year:
         clients.wait_for(first + SEARCHES)
         self.disk[week] = self._disk()
         log_line(
-            f"week {week}: {clients.answers} answers, {len(clients.faults)} wrong, disk {self.disk[week]}"
+            f"week {week}: {clients.answers} answers, {len(clients.faults)} wrong, disk "
+            f"{self.disk[week]}"
         )
 
     def _promotion(self, week: int) -> None:
@@ -147,9 +157,14 @@ class Year:
         )
         services = [f"http://127.0.0.1:{server.port}" for server in self.replicas.servers]
         params = CanaryParams(
-            seed=1, rule=RULE, services=services, folder=f"s3://bucket/canary-{week}", hours=0.5, champion="champion",
+            seed=1,
+            rule=RULE,
+            services=services,
+            folder=f"s3://bucket/canary-{week}",
+            hours=0.5,
+            champion="champion",
             lock_timeout=60,
-        )  # fmt: skip
+        )
         assert canary.run(params, registration=folder, canary=folder) == {VERDICT: "promote"}
 
     def _rollback(self, week: int) -> None:
@@ -194,8 +209,11 @@ class Year:
         self.registry.kill()
         shutil.rmtree(files)
         drop = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
-        subprocess.run([POSTGRES / "psql", self.database, "--quiet", "--command", drop], check=True,
-                       stderr=subprocess.DEVNULL)  # fmt: skip
+        subprocess.run(
+            [POSTGRES / "psql", self.database, "--quiet", "--command", drop],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
         self.truth.set_everywhere(kept)
         execute("Restore")
         self.registry.start()
@@ -203,7 +221,8 @@ class Year:
         self.loaded()
 
     def _disk(self) -> dict[str, int]:
-        """Return the bytes of releases, of MLflow's other files, which are the models, and of the database."""
+        """Return the bytes of releases, of MLflow's other files, which are the models, and of the
+        database."""
         assert POSTGRES is not None
         query = [
             POSTGRES / "psql",

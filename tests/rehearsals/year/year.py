@@ -1,7 +1,7 @@
 """A year without an operator, with the real servers, and its bars: ``make rehearse-year``.
 
-Clients search all the time, through nginx before two replicas, and check each answer against the vectors; ``weeks.py``
-has the events.
+Clients search all the time, through nginx before two replicas, and check each answer against the
+vectors; ``weeks.py`` has the events.
 """
 
 import os

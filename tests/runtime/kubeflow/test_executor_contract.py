@@ -1,4 +1,5 @@
-"""``runtime.kubeflow.executor`` answers a message as ``kfp.dsl.executor`` does, though it imports no kfp."""
+"""``runtime.kubeflow.executor`` answers a message as ``kfp.dsl.executor`` does, though it imports
+no kfp."""
 
 import copy
 import json
@@ -16,9 +17,14 @@ from runtime.kubeflow.executor import ExecutorInput
 from runtime.spec import Component, Params
 
 TOY = Component(
-    name="toy", summary="", image="cpu", params=Params, outputs=("toys",), parameter_outputs=("digest",),
+    name="toy",
+    summary="",
+    image="cpu",
+    params=Params,
+    outputs=("toys",),
+    parameter_outputs=("digest",),
     pages=("toys/index.html",),
-)  # fmt: skip
+)
 METRICS = {"recall": 0.5, "images": 3.0}
 DIGEST = "d1"
 

@@ -103,7 +103,8 @@ def test_node_passes_sigterm_on_to_the_training() -> None:
     program = (
         "import sys; from runtime.kubeflow import node\n"
         "original = node.subprocess.Popen\n"
-        "node.subprocess.Popen = lambda command, env: original([sys.executable, '-c', command[-1]], env=env)\n"
+        "node.subprocess.Popen = lambda command, env: original([sys.executable, '-c', "
+        "command[-1]], env=env)\n"
         f"import os; sys.exit(node._torchrun(1, [{training!r}], os.environ))"
     )
     root = Path(node.__file__).parents[3]

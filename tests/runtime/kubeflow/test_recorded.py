@@ -1,4 +1,5 @@
-"""Messages that the drivers of a real Kubeflow passed to the steps (``tests/cluster/record.py``)."""
+"""Messages that the drivers of a real Kubeflow passed to the steps
+(``tests/cluster/record.py``)."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ def messages() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_recorded_messages_are_parsed() -> None:
-    """Inputs have the ids of ML Metadata as names and no type; the driver adds the output ``executor-logs``."""
+    """Inputs have the ids of ML Metadata as names and no type; the driver adds the output
+    ``executor-logs``."""
     tasks = set()
     for task, message in messages():
         parsed = ExecutorInput.parse(json.dumps(message))

@@ -13,12 +13,14 @@ class Killed(BaseException):
 
 
 def limit_writes(patch: pytest.MonkeyPatch, names: Iterable[str]) -> Callable[[int], None]:
-    """Return a function that lets so many more calls of these methods of MLflow's client succeed."""
+    """Return a function that lets so many more calls of these methods of MLflow's client
+    succeed."""
     left = [10**9]
 
     def limited(name: str, write: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object, **options: object) -> object:
-            # The lock itself is also taken and released by parameters, also by a killed process in a test.
+            # The lock itself is also taken and released by parameters, also by a killed process in
+            # a test.
             if name != "log_param" or str(arguments[2]).startswith(("plan", "end")):
                 left[0] -= 1
                 if left[0] < 0:

@@ -1,4 +1,5 @@
-"""Promotions and rollbacks that are killed at any write to the registry, and tags and records that a user wrote."""
+"""Promotions and rollbacks that are killed at any write to the registry, and tags and records that
+a user wrote."""
 
 import json
 from collections.abc import Callable
@@ -103,7 +104,8 @@ def run(command: int) -> None:
 def test_killed_promotions_and_rollbacks_are_finished_or_left_out(
     kill_at: Callable[[int], None],
 ) -> None:
-    """The review of commit 097c66e: a rollback after a killed promotion vetoed the live champion."""
+    """The review of commit 097c66e: a rollback after a killed promotion vetoed the live
+    champion."""
     random, before, outcomes = np.random.default_rng(1), state(), set[str]()
     for _ in range(STEPS):
         command = int(random.integers(4))
@@ -177,8 +179,8 @@ def test_a_plan_in_a_tag_is_refused_named_and_removable(
     assert state() == (2, None, frozenset({1, 3}))
     error = capsys.readouterr().err
     assert (
-        f"the tag {PLAN_TAG} of moved is refused: a plan is a parameter of the run 'promotions of moved'"
-        in error
+        f"the tag {PLAN_TAG} of moved is refused: a plan is a parameter of the run 'promotions "
+        "of moved'" in error
     )
     assert "'python -m pipelines promote --unlock' deletes the tag" in error
     assert unlock(MODEL) == f"the tag {PLAN_TAG}"

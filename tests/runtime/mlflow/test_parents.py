@@ -1,4 +1,5 @@
-"""Parent runs in a real MLflow server: one per pipeline run, with the status of the whole and links to Kubeflow."""
+"""Parent runs in a real MLflow server: one per pipeline run, with the status of the whole and links
+to Kubeflow."""
 
 import json
 import os
@@ -49,7 +50,8 @@ def server(
     address = f"http://127.0.0.1:{mlflow_server}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     mlflow.set_tracking_uri(address)  # an earlier test of this process may have set another
-    # MLflow remembers the experiment that an earlier test of this process chose; a step is a new process.
+    # MLflow remembers the experiment that an earlier test of this process chose; a step is a new
+    # process.
     monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
     monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", request.node.name)
@@ -143,7 +145,8 @@ def test_stage_without_its_parent_is_tracked_and_reported(
 
 
 def plugin_environment(server: str, experiment: str, parent: str, task: str) -> Mapping[str, str]:
-    """Return what Kubeflow's plugin sets in a step (backend/src/v2/common/plugins/mlflow/handler.go:149)."""
+    """Return what Kubeflow's plugin sets in a step
+    (backend/src/v2/common/plugins/mlflow/handler.go:149)."""
     config = {
         "endpoint": server,
         "parentRunId": parent,
@@ -164,7 +167,8 @@ def test_kubeflows_mlflow_plugin_owns_the_parent_and_the_runs_of_the_steps(
 ) -> None:
     client = mlflow.MlflowClient(server)
     experiment = client.create_experiment(os.environ["MLFLOW_EXPERIMENT_NAME"])
-    # As the API server and the driver create them: apiserver/plugins/mlflow/handler.go:128, v2/.../handler.go:71.
+    # As the API server and the driver create them: apiserver/plugins/mlflow/handler.go:128,
+    # v2/.../handler.go:71.
     parent = client.create_run(
         experiment, run_name="bifocal 2026", tags={"kfp.pipeline_run_id": "run-1"}
     ).info.run_id

@@ -1,4 +1,5 @@
-"""Previous releases and models in a real registry: random moves of aliases, killed deletions, reads of services."""
+"""Previous releases and models in a real registry: random moves of aliases, killed deletions, reads
+of services."""
 
 import random
 from contextlib import suppress

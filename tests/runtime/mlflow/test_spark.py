@@ -1,4 +1,5 @@
-"""Rows of a Spark table without Spark: a broken row has a reason, and the others have their embeddings."""
+"""Rows of a Spark table without Spark: a broken row has a reason, and the others have their
+embeddings."""
 
 import io
 

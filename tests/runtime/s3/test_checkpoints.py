@@ -1,4 +1,5 @@
-"""Checkpoints on S3: a stage that is killed resumes on another machine, which has none of its files."""
+"""Checkpoints on S3: a stage that is killed resumes on another machine, which has none of its
+files."""
 
 import os
 import signal
@@ -140,7 +141,8 @@ def test_interrupted_upload_leaves_the_previous_copy(faults: Faults, tmp_path: P
 def test_killed_restore_is_completed(
     faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise one output has its checkpoints and the other has none, and a second restore does nothing."""
+    """Otherwise one output has its checkpoints and the other has none, and a second restore does
+    nothing."""
 
     def folders(pod: str) -> dict[str, Path]:
         return {name: tmp_path / pod / f"{name}.partial" / "checkpoints" for name in ("a", "b")}

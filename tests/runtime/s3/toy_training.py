@@ -1,6 +1,7 @@
 """A stage that trains on little data and keeps checkpoints, in the place of ``train_embedding``.
 
-``python -m tests.runtime.s3.toy_training FOLDER`` runs it on a machine of its own, which is killed after an upload.
+``python -m tests.runtime.s3.toy_training FOLDER`` runs it on a machine of its own, which is killed
+after an upload.
 """
 
 import os
@@ -27,7 +28,8 @@ _ticks: list[Tick] = []
 
 
 class ToyTask(TrainingTask[Tensor]):
-    """Least squares on random batches; calls ``tick`` with the number of the step, from 1, in this process."""
+    """Least squares on random batches; calls ``tick`` with the number of the step, from 1, in this
+    process."""
 
     monitor, higher_is_better = "error", False
 
@@ -77,9 +79,15 @@ for _name, _function in (("train_toy", _train), ("read_toy", _read)):
 def toy(name: str, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Component:
     """Return a declaration of ``train_toy`` or ``read_toy``."""
     return Component(
-        name=name, summary="", image="cpu", params=Params, inputs=inputs, outputs=outputs, has_parameters=False,
+        name=name,
+        summary="",
+        image="cpu",
+        params=Params,
+        inputs=inputs,
+        outputs=outputs,
+        has_parameters=False,
         package="toy",
-    )  # fmt: skip
+    )
 
 
 def train(folder: Path, tick: Tick = lambda step: None, seed: int = 0) -> int:

@@ -1,4 +1,5 @@
-"""Small corpora in their published file layouts, without images; the caption of each image is its own."""
+"""Small corpora in their published file layouts, without images; the caption of each image is its
+own."""
 
 import json
 from collections.abc import Callable
@@ -27,10 +28,16 @@ def coco_captions() -> dict[str, Any]:
 
 def coco_files() -> Files:
     objects = [
-        {"id": number, "image_id": number, "category_id": number, "iscrowd": 0, "bbox": [2, 2, 7, 7],
-         "segmentation": [[2, 2, 9, 2, 9, 9, 2, 9]]}
+        {
+            "id": number,
+            "image_id": number,
+            "category_id": number,
+            "iscrowd": 0,
+            "bbox": [2, 2, 7, 7],
+            "segmentation": [[2, 2, 9, 2, 9, 9, 2, 9]],
+        }
         for number in NUMBERS
-    ]  # fmt: skip
+    ]
     categories = [{"id": number, "name": f"star {number}"} for number in NUMBERS]
     instances = {"images": coco_images(), "annotations": objects, "categories": categories}
     return {
@@ -41,10 +48,15 @@ def coco_files() -> Files:
 
 def karpathy_files() -> Files:
     images = [
-        {"filename": f"{number}.jpg", "filepath": "train2014", "cocoid": number, "split": "train",
-         "sentences": [{"sentid": number, "raw": TEXTS[number - 1]}]}
+        {
+            "filename": f"{number}.jpg",
+            "filepath": "train2014",
+            "cocoid": number,
+            "split": "train",
+            "sentences": [{"sentid": number, "raw": TEXTS[number - 1]}],
+        }
         for number in NUMBERS
-    ]  # fmt: skip
+    ]
     return {"dataset_coco.json": {"images": images}}
 
 
@@ -65,9 +77,11 @@ def genome_files() -> Files:
     ]
     splits = {"train": list(NUMBERS), "val": [], "test": []}
     return {
-        "image_data.json": images, "region_descriptions.json": regions, "objects.json": objects,
+        "image_data.json": images,
+        "region_descriptions.json": regions,
+        "objects.json": objects,
         "densecap_splits.json": splits,
-    }  # fmt: skip
+    }
 
 
 def refcoco_files() -> Files:
@@ -104,10 +118,16 @@ def referit_files() -> Files:
 
 def winoground_files() -> Files:
     rows = [
-        {"id": number, "image_0": f"{number}", "image_1": f"{number}-1", "caption_0": TEXTS[number - 1],
-         "caption_1": TEXTS[number - 1], "collapsed_tag": "Object"}
+        {
+            "id": number,
+            "image_0": f"{number}",
+            "image_1": f"{number}-1",
+            "caption_0": TEXTS[number - 1],
+            "caption_1": TEXTS[number - 1],
+            "collapsed_tag": "Object",
+        }
         for number in NUMBERS
-    ]  # fmt: skip
+    ]
     return {"examples.jsonl": rows}
 
 

@@ -13,7 +13,7 @@ from bifocal.datasets.base import (
     LabelEntry,
     PhraseEntry,
     RejectedEntry,
-)  # fmt: skip
+)
 from bifocal.datasets.corpora import Combined
 
 UNUSED = Path("unused")

@@ -12,7 +12,10 @@ XML = """<annotation><filename>36979.jpg</filename><size><width>400</width><heig
 <object><name>1</name><name>7</name><bndbox><xmin>1</xmin><ymin>11</ymin><xmax>100</xmax><ymax>210</ymax></bndbox></object>
 <object><name>1</name><bndbox><xmin>201</xmin><ymin>1</ymin><xmax>300</xmax><ymax>200</ymax></bndbox></object>
 <object><name>2</name><scene>1</scene><nobndbox>1</nobndbox></object></annotation>"""
-SENTENCE = "[/EN#1/people Two men] in [/EN#0/notvisual style] walk [/EN#2/scene outside] with [/EN#7/people/other one] ."
+SENTENCE = (
+    "[/EN#1/people Two men] in [/EN#0/notvisual style] walk [/EN#2/scene outside] with "
+    "[/EN#7/people/other one] ."
+)
 
 
 @pytest.fixture
@@ -30,13 +33,15 @@ def test_entities_reads_plain_sentences_and_phrases_with_all_boxes(entities):
     (image,) = corpus.images
     assert (image.image_id, image.split, image.size) == ("36979.jpg", "test", (400, 300))
     assert [caption.text for caption in corpus.captions] == [
-        "Two men in style walk outside with one .", "Nothing is marked here .",
-    ]  # fmt: skip
+        "Two men in style walk outside with one .",
+        "Nothing is marked here .",
+    ]
     # 1-based and inclusive: columns 1 to 100 are the edges 0 to 100.
     first, second = (0.0, 10.0, 100.0, 210.0), (200.0, 0.0, 300.0, 200.0)
     assert [(phrase.phrase, phrase.boxes) for phrase in corpus.phrases] == [
-        ("Two men", (first, second)), ("one", (first,)),
-    ]  # fmt: skip
+        ("Two men", (first, second)),
+        ("one", (first,)),
+    ]
     assert {phrase.caption_id for phrase in corpus.phrases} == {0}
     assert [phrase.category for phrase in corpus.phrases] == ["people", "people/other"]
     assert [(entry.entry, entry.reason, entry.intentional) for entry in corpus.excluded] == [

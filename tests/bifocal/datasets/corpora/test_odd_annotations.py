@@ -1,4 +1,5 @@
-"""One odd annotation costs at most that annotation, and is listed: null, a text, a list, a number or nothing."""
+"""One odd annotation costs at most that annotation, and is listed: null, a text, a list, a number
+or nothing."""
 
 import copy
 from pathlib import Path
@@ -14,7 +15,8 @@ from tests.bifocal.datasets.corpora.published import COUNT, READERS, TEXTS, writ
 
 
 def places(value: Any, number: int | None = None) -> list[tuple[Any, Any, int]]:
-    """Containers and keys of everything inside the records of a file, with the number of their image."""
+    """Containers and keys of everything inside the records of a file, with the number of their
+    image."""
     found: list[tuple[Any, Any, int]] = []
     keys = (
         range(len(value))

@@ -16,16 +16,28 @@ def write_part(root: Path, part: str, expressions: list[tuple[int, str, list[flo
     for number, (image, text, box, category) in enumerate(expressions, 1000):
         images.append(
             {
-                "file_name": f"COCO_train2014_{image:012d}.jpg", "height": 60, "width": 80, "id": number,
-                "original_id": image, "caption": text, "dataset_name": "refcoco", "tokens_negative": [[0, 3]],
+                "file_name": f"COCO_train2014_{image:012d}.jpg",
+                "height": 60,
+                "width": 80,
+                "id": number,
+                "original_id": image,
+                "caption": text,
+                "dataset_name": "refcoco",
+                "tokens_negative": [[0, 3]],
             }
-        )  # fmt: skip
+        )
         annotations.append(
             {
-                "area": 1.0, "iscrowd": 0, "image_id": number, "category_id": category, "id": number, "bbox": box,
-                "original_id": 7, "tokens_positive": [[0, 3]],
+                "area": 1.0,
+                "iscrowd": 0,
+                "image_id": number,
+                "category_id": category,
+                "id": number,
+                "bbox": box,
+                "original_id": 7,
+                "tokens_positive": [[0, 3]],
             }
-        )  # fmt: skip
+        )
     categories = [{"supercategory": "person", "id": 1, "name": "person"}, {"id": 18, "name": "dog"}]
     content = {
         "info": {},
@@ -56,8 +68,10 @@ def test_expressions_are_captions_and_phrases_with_a_box(refcoco: Path) -> None:
         ("12", "COCO_train2014_000000000012.jpg", "test", (80, 60)),
     ]
     assert [(caption.image_id, caption.text) for caption in corpus.captions] == [
-        ("9", "left dog"), ("9", "the man"), ("12", "man in red"),
-    ]  # fmt: skip
+        ("9", "left dog"),
+        ("9", "the man"),
+        ("12", "man in red"),
+    ]
     assert [
         (phrase.caption_id, phrase.phrase, phrase.boxes, phrase.category)
         for phrase in corpus.phrases

@@ -28,8 +28,9 @@ def test_referit_reads_unique_descriptions_and_excludes_regions_without(referit)
         ("8", "8.jpg", "test", (480, 360))
     ]
     assert [(phrase.phrase, phrase.caption_id, phrase.boxes) for phrase in corpus.phrases] == [
-        ("sun", 0, ((0.0, 10.0, 100.0, 60.0),)), ("sun at top", 1, ((0.0, 10.0, 100.0, 60.0),)),
-    ]  # fmt: skip
+        ("sun", 0, ((0.0, 10.0, 100.0, 60.0),)),
+        ("sun at top", 1, ((0.0, 10.0, 100.0, 60.0),)),
+    ]
     assert [caption.text for caption in corpus.captions] == ["sun", "sun at top"]
     assert [(entry.entry, entry.reason) for entry in corpus.excluded] == [
         ("region 8_2", "no description")

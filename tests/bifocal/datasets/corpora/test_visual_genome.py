@@ -22,11 +22,17 @@ def genome(tmp_path: Path) -> Path:
         json.dumps([image(1, 77), image(2, None), image(3, 78)])
     )
     regions = [
-        {"id": 1, "regions": [region(10, "A man's café, red!"), region(11, "one two three four five six seven eight "
-                                                                            "nine ten eleven"), region(12, " .")]},
+        {
+            "id": 1,
+            "regions": [
+                region(10, "A man's café, red!"),
+                region(11, "one two three four five six seven eight nine ten eleven"),
+                region(12, " ."),
+            ],
+        },
         {"id": 2, "regions": [region(20, "the sky")]},
         {"id": 3, "regions": []},
-    ]  # fmt: skip
+    ]
     (tmp_path / "region_descriptions.json").write_text(json.dumps(regions))
     (tmp_path / "densecap_splits.json").write_text(
         json.dumps({"train": [2], "val": [], "test": [1]})
@@ -46,8 +52,9 @@ def test_visual_genome_cleans_descriptions_and_excludes_long_and_empty_ones(geno
         "2": ("train", "VG_100K/2.jpg", (80, 60)),
     }
     assert [(phrase.image_id, phrase.phrase, phrase.caption_id) for phrase in corpus.phrases] == [
-        ("1", "a mans cafe red", 10), ("2", "the sky", 20),
-    ]  # fmt: skip
+        ("1", "a mans cafe red", 10),
+        ("2", "the sky", 20),
+    ]
     # Beyond the image's 80 x 60: the writer clips it.
     assert corpus.phrases[0].boxes == ((5.0, 6.0, 95.0, 14.0),)
     assert [caption.text for caption in corpus.captions] == ["a mans cafe red", "the sky"]

@@ -10,8 +10,7 @@ from tests.bifocal.datasets.corpora.entries import UNUSED, label_values, problem
 
 def annotation(*objects: tuple[str, int]) -> str:
     items = "".join(
-        f"<object><name>{name}</name><difficult>{difficult}</difficult><bndbox><xmin>1</xmin><ymin>3</ymin>"
-        "<xmax>10</xmax><ymax>8</ymax></bndbox></object>"
+        f"<object><name>{name}</name><difficult>{difficult}</difficult><bndbox><xmin>1</xmin><ymin>3</ymin><xmax>10</xmax><ymax>8</ymax></bndbox></object>"
         for name, difficult in objects
     )
     return f"<annotation><size><width>24</width><height>16</height><depth>3</depth></size>{items}</annotation>"

@@ -1,4 +1,5 @@
-"""Archives write nothing outside their folder, and a broken or hostile archive is an error or a listed entry."""
+"""Archives write nothing outside their folder, and a broken or hostile archive is an error or a
+listed entry."""
 
 import random
 import tarfile

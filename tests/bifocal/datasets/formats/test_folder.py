@@ -89,10 +89,15 @@ def test_names_that_are_not_utf8_and_deep_folders_are_listed(
     deep = "/".join(101 * ["d"])
     utf8 = "its name is not UTF-8: rename it"
     assert found.left_out == [
-        (r"\xe9t\xe9 2003", utf8), (r"caf\xe9.jpg", utf8), (deep, "in more than 100 folders: move it up"),
-    ]  # fmt: skip
+        (r"\xe9t\xe9 2003", utf8),
+        (r"caf\xe9.jpg", utf8),
+        (deep, "in more than 100 folders: move it up"),
+    ]
     found.log_unread()
-    said = "4 files are not read (.dng, .cr2, without a suffix), such as a.dng: save photographs as JPEG or PNG\n"
+    said = (
+        "4 files are not read (.dng, .cr2, without a suffix), such as a.dng: save photographs "
+        "as JPEG or PNG\n"
+    )
     assert capsys.readouterr().err == said
     with pytest.raises(ValueError, match=r"\\xe9t\\xe9 2003: its name is not UTF-8: rename it"):
         list_folder(tmp_path / os.fsdecode(b"\xe9t\xe9 2003"))

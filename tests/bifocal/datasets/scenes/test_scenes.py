@@ -71,7 +71,8 @@ def test_scene_has_1_to_4_objects_of_different_appearances(seed):
 
 
 def test_objects_hardly_overlap():
-    # Fixed seeds: about one scene in 2,000 finds no free position and covers more than half of an object.
+    # Fixed seeds: about one scene in 2,000 finds no free position and covers more than half of an
+    # object.
     for seed in range(200):
         covered = [silhouette(item, SIZE) >= 0.5 for item in objects_of(draw(seed)[0])]
         for number, mask in enumerate(covered[:-1], start=1):

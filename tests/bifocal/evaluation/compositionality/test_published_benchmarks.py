@@ -45,8 +45,10 @@ def test_sugar_crepe_counts_captions_above_their_negatives(
                 f"a blue {['star', 'box'][number]} above a ring",
             )
             content[str(number)] = {
-                "filename": Path(row["path"]).name, "caption": caption, "negative_caption": negative,
-            }  # fmt: skip
+                "filename": Path(row["path"]).name,
+                "caption": caption,
+                "negative_caption": negative,
+            }
             right.append(
                 score(subject, row["image_id"], caption) > score(subject, row["image_id"], negative)
             )
@@ -78,11 +80,18 @@ def write_examples(path: Path, images: list[str]) -> list[tuple[list[str], list[
     ]
     rows = [
         {
-            "id": number, "image_0": pair[0], "image_1": pair[1], "caption_0": texts[0], "caption_1": texts[1],
-            "tag": "Scope", "secondary_tag": "", "num_main_preds": 1, "collapsed_tag": tag,
+            "id": number,
+            "image_0": pair[0],
+            "image_1": pair[1],
+            "caption_0": texts[0],
+            "caption_1": texts[1],
+            "tag": "Scope",
+            "secondary_tag": "",
+            "num_main_preds": 1,
+            "collapsed_tag": tag,
         }
         for number, (pair, texts, tag) in enumerate(examples)
-    ]  # fmt: skip
+    ]
     path.write_text("\n".join(map(json.dumps, rows)) + "\n")
     return examples
 
@@ -123,5 +132,6 @@ def test_winoground_is_a_corpus_of_one_caption_per_image(tmp_path: Path) -> None
         "test",
     )
     assert [(caption.image_id, caption.text) for caption in corpus.captions[:2]] == [
-        ("ex_0_img_0", "a star above a ring"), ("ex_0_img_1", "a ring above a star"),
-    ]  # fmt: skip
+        ("ex_0_img_0", "a star above a ring"),
+        ("ex_0_img_1", "a ring above a star"),
+    ]

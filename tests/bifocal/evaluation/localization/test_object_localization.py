@@ -45,7 +45,8 @@ def test_object_localization_searches_every_category_in_every_image(
 
 
 def test_object_localization_uses_segmentations(subject: Subject) -> None:
-    """Each mask is the box of its phrase, so the metrics equal the metrics of boxes; emptied masks give 0."""
+    """Each mask is the box of its phrase, so the metrics equal the metrics of boxes; emptied masks
+    give 0."""
     named = subject.dataset.phrases.drop_duplicates(["image_id", "category"])
     named = named.assign(
         phrase=named["category"], caption_id=pd.array([None] * len(named), dtype="Int64")

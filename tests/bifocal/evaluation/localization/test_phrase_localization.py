@@ -18,7 +18,8 @@ from tests.bifocal.evaluation.small import DIM
 def test_phrase_localization_ranks_proposals_of_each_phrase(
     subject: Subject, locator: PhraseLocator, tmp_path: Path
 ) -> None:
-    """The proposals of an image are the first boxes of its phrases and the whole image; the reference is a loop."""
+    """The proposals of an image are the first boxes of its phrases and the whole image; the
+    reference is a loop."""
     split, random = subject.split, np.random.default_rng(0)
     sizes = split.images.set_index("image_id")[["width", "height"]].astype(float)
     with FeatureWriter(tmp_path, regions=9, dim=DIM, metadata={}) as writer:

@@ -25,9 +25,11 @@ def bean_subject(subject: Subject) -> Subject:
     embedding = subject.model.word_embedding
     assert embedding is not None
     model = TwoBranchModel(
-        BEANEncoder(DIM, 40, maps=8, backbone=None), GRUEncoder(WORDS, 40),
-        text_format="tokens", vocabulary_size=len(embedding.weight),
-    )  # fmt: skip
+        BEANEncoder(DIM, 40, maps=8, backbone=None),
+        GRUEncoder(WORDS, 40),
+        text_format="tokens",
+        vocabulary_size=len(embedding.weight),
+    )
     model.word_embedding = embedding
     return replace(subject, model=model.eval())
 

@@ -1,4 +1,5 @@
-"""Retrieval against judgments: loops and the package of ECCV Caption on drawn judgments as references."""
+"""Retrieval against judgments: loops and the package of ECCV Caption on drawn judgments as
+references."""
 
 import json
 from collections.abc import Mapping
@@ -40,7 +41,8 @@ def numbered(subject: Subject) -> Subject:
 def judged(
     numbered: Subject, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Lists, Lists]:
-    """Folder of drawn judgments in the layout of the package, captions by image, and images by caption."""
+    """Folder of drawn judgments in the layout of the package, captions by image, and images by
+    caption."""
     random = np.random.default_rng(0)
     images = numbered.split.images["image_id"].tolist()
     captions = [str(caption_id) for caption_id in numbered.split.captions["caption_id"]]
@@ -110,8 +112,9 @@ def test_metrics_equal_loops(
         assert row.interval is not None
         assert row.interval[0] <= row.value <= row.interval[1]
     assert [row.name for row in result.metric_rows() if row.headline] == [
-        "eccv.caption_retrieval.mAP@R", "eccv.image_retrieval.mAP@R",
-    ]  # fmt: skip
+        "eccv.caption_retrieval.mAP@R",
+        "eccv.image_retrieval.mAP@R",
+    ]
 
 
 def test_metrics_equal_the_published_package(
@@ -164,8 +167,9 @@ def test_scores_of_cxc_add_pairs_to_the_own_ones(numbered: Subject, tmp_path: Pa
     both = JudgedRetrieval(tmp_path, protocol="full")(numbered)
     assert both.metrics["cxc"] == both.metrics["eccv"] == evaluator(numbered).metrics["cxc"]
     assert [section.title for section in both.report_sections()] == [
-        "Judged retrieval: ECCV Caption", "Judged retrieval: CxC",
-    ]  # fmt: skip
+        "Judged retrieval: ECCV Caption",
+        "Judged retrieval: CxC",
+    ]
     (tmp_path / "sits_test.csv").write_text(rows[0] + "\nCOCO_val2014:sentid:1,COCO_val2014_\n")
     with pytest.raises(ValueError, match="line 2: the row is not complete"):
         evaluator(numbered)

@@ -70,7 +70,8 @@ def test_semantic_metrics_use_tf_idf_of_all_words_of_training_images(
 
 
 def test_cosine_by_relevance_is_correlation_and_means_over_pairs() -> None:
-    """Figure 2, right, against loops over the pairs: 3 queries of 14 images, 39 pairs in 20 bins of 2 or 1."""
+    """Figure 2, right, against loops over the pairs: 3 queries of 14 images, 39 pairs in 20 bins of
+    2 or 1."""
     generator = torch.Generator().manual_seed(0)
     cosines = 2 * torch.rand(3, 14, generator=generator, dtype=torch.float64) - 1
     relevant = torch.rand(3, 14, generator=generator, dtype=torch.float64)

@@ -1,4 +1,5 @@
-"""Exported modules give the sentence vectors of the model: by our own reader, and by sentence-transformers."""
+"""Exported modules give the sentence vectors of the model: by our own reader, and by
+sentence-transformers."""
 
 import json
 from pathlib import Path

@@ -94,7 +94,8 @@ def test_quantized_graph_is_smaller_and_near_the_float_graph(
     for array, reference in zip(inputs, expected, strict=True):
         output = run_graph(quantized, [array])[0]
         assert not np.array_equal(output, reference)
-        # Channels of an image one by one: one scale for all weights would lose the channels of small weights.
+        # Channels of an image one by one: one scale for all weights would lose the channels of
+        # small weights.
         channels = range(reference.shape[1]) if make is image else [slice(None)]
         for channel in channels:
             error = np.linalg.norm(output[:, channel] - reference[:, channel])

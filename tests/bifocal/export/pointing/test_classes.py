@@ -1,4 +1,5 @@
-"""The exported pointing head equals torch, at other sizes than the traced one, with and without a sentence encoder."""
+"""The exported pointing head equals torch, at other sizes than the traced one, with and without a
+sentence encoder."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""The exported head of a contrastive model equals torch, at its own and at another size of the image."""
+"""The exported head of a contrastive model equals torch, at its own and at another size of the
+image."""
 
 from collections.abc import Iterator
 from io import BytesIO

@@ -1,4 +1,5 @@
-"""BottomUp against the published definition; its weights are random, because the published ones are not at hand."""
+"""BottomUp against the published definition; its weights are random, because the published ones are
+not at hand."""
 
 import math
 from pathlib import Path
@@ -23,11 +24,18 @@ from bifocal.training.weights import FromFile
 
 SMALL: dict[str, Any] = {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}
 FASTER_RCNN_ANCHORS = [
-    [-83, -39, 100, 56], [-175, -87, 192, 104], [-359, -183, 376, 200],
-    [-55, -55, 72, 72], [-119, -119, 136, 136], [-247, -247, 264, 264],
-    [-35, -79, 52, 96], [-79, -167, 96, 184], [-167, -343, 184, 360],
-]  # fmt: skip
-"""Anchors of scales 8, 16 and 32, as the code of Faster R-CNN lists them; its pixels count from 1."""
+    [-83, -39, 100, 56],
+    [-175, -87, 192, 104],
+    [-359, -183, 376, 200],
+    [-55, -55, 72, 72],
+    [-119, -119, 136, 136],
+    [-247, -247, 264, 264],
+    [-35, -79, 52, 96],
+    [-79, -167, 96, 184],
+    [-167, -343, 184, 360],
+]
+"""Anchors of scales 8, 16 and 32, as the code of Faster R-CNN lists them; its pixels count from
+1."""
 
 
 def test_anchors_are_those_of_faster_rcnn() -> None:
@@ -98,7 +106,8 @@ def test_score_of_a_region_is_its_best_class_after_the_suppression(seed: int) ->
 
 
 def published_names(network: BottomUpNetwork) -> dict[str, Tensor]:
-    """Return the state of a network by the names of the published checkpoint, with the heads that we do not use."""
+    """Return the state of a network by the names of the published checkpoint, with the heads that
+    we do not use."""
     prefixes = {"rpn": "proposal_generator.rpn_head", "res5": "roi_heads.res5"}
     prefixes["cls_score"] = "roi_heads.box_predictor.cls_score"
     state = {}

@@ -16,7 +16,8 @@ EQUAL = SMALL | {"channels": (8, 16, 16, 32)}
 
 
 def bilinear(level: Tensor, cells: int) -> Tensor:
-    """Resample (C, h, w) to (C, cells, cells) by interpolation between the centers of the four nearest cells."""
+    """Resample (C, h, w) to (C, cells, cells) by interpolation between the centers of the four
+    nearest cells."""
     channels, height, width = level.shape
     result = torch.zeros(channels, cells, cells)
     for row in range(cells):

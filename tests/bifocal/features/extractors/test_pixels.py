@@ -60,9 +60,13 @@ def test_two_branch_model_trains_on_pixels(tmp_path: Path) -> None:
     store, _ = write_store(tmp_path, random_images((48, 48), (30, 90)), "square")
     torch.manual_seed(0)
     encoder = {
-        "name": "BEANEncoder", "backbone": "resnet10t", "model_arguments": SMALL,
-        "maps": 7, "crop": 32, "image_size": 48,
-    }  # fmt: skip
+        "name": "BEANEncoder",
+        "backbone": "resnet10t",
+        "model_arguments": SMALL,
+        "maps": 7,
+        "crop": 32,
+        "image_size": 48,
+    }
     model = build_model(
         {
             "name": "TwoBranchModel",

@@ -118,7 +118,8 @@ def test_grid_regions_are_those_of_the_authors_code() -> None:
 
 
 def test_grid_regions_of_an_18_by_12_map_are_those_of_the_paper() -> None:
-    # One extra region on the longer side: squares of 12 at 0 and 6; an overlap of 50 % is the closest to 40 %.
+    # One extra region on the longer side: squares of 12 at 0 and 6; an overlap of 50 % is the
+    # closest to 40 %.
     assert grid_regions(18, 12, 2)[:2] == [(0, 0, 12), (6, 0, 12)]
     assert len(grid_regions(18, 12, 2)) == 2 + 3 * 2
 

@@ -37,7 +37,8 @@ def relative(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def write_tsv(folder: Path, dataset: Dataset) -> None:
-    """Write the images to two files in reverse order; one image twice, and one that is not in the dataset."""
+    """Write the images to two files in reverse order; one image twice, and one that is not in the
+    dataset."""
     rows = [
         tsv_row(image_id, number) for number, image_id in enumerate(dataset.images["image_id"])
     ][::-1]

@@ -1,4 +1,5 @@
-"""The head of contrastive towers against loops over its equation, on small random towers of open_clip."""
+"""The head of contrastive towers against loops over its equation, on small random towers of
+open_clip."""
 
 import math
 from typing import Any

@@ -8,8 +8,9 @@ from bifocal.metrics import mask_iou, mask_mean_ap, mask_mean_ap_of_overlaps, po
 
 
 def test_point_and_mask_mean_ap_of_worked_case() -> None:
-    """One category in five images; 0, 1 and 2 have it. Maxima: image 0 on it, 1 elsewhere, 2 within 18 pixels.
-    By score 0, 3 (without it), 2, 1, 4: hits at ranks 1 and 3: (1 + 2/3) / 3 objects' images = 0.5556."""
+    """One category in five images; 0, 1 and 2 have it. Maxima: image 0 on it, 1 elsewhere, 2 within
+    18 pixels. By score 0, 3 (without it), 2, 1, 4: hits at ranks 1 and 3: (1 + 2/3) / 3 objects'
+    images = 0.5556."""
     box, none = np.array([[10.0, 10, 20, 20]]), np.empty((0, 4))
     points = np.array([[[15.0, 15], [90, 90], [38, 15], [15, 15], [15, 15]]])
     scores = np.array([[5.0, 2.0, 3.0, 4.0, 1.0]])
@@ -47,7 +48,8 @@ def test_invalid_input_is_rejected() -> None:
 def published_map(
     overlaps: list[list[float]], present: list[list[bool]], threshold: float
 ) -> float:
-    """``get_map_at`` of BEAN's published code, in loops: images by decreasing overlap, counted from the second."""
+    """``get_map_at`` of BEAN's published code, in loops: images by decreasing overlap, counted from
+    the second."""
     values = []
     for row, has in zip(overlaps, present, strict=True):
         ranked = sorted(zip(row, has, strict=True), key=lambda pair: -pair[0])

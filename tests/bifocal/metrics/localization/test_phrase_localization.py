@@ -26,14 +26,15 @@ def five_images() -> list[ProposalQuery]:
 def test_phrase_localization_of_worked_case() -> None:
     """By hand.
 
-    0: correct proposal first. 1: second. 2: tied with a wrong one, so first with probability 1/2. 3: IoU 10/19 = 0.53,
-    correct. 4: no correct proposal. R@1 = (1 + 0 + 1/2 + 1 + 0) / 5, R@5 = R@10 = upper bound = 4/5.
+    0: correct proposal first. 1: second. 2: tied with a wrong one, so first with probability 1/2.
+    3: IoU 10/19 = 0.53, correct. 4: no correct proposal. R@1 = (1 + 0 + 1/2 + 1 + 0) / 5, R@5 =
+    R@10 = upper bound = 4/5.
 
-    AP, dog: all proposals by score: 3 (correct, image 0), 3 (wrong, image 1), 1 (wrong), 1 (correct). The two of each
-    score are tied: precision at the first correct one is 1 or 1/2 by their order, at the second, at rank 3 or 4, 2/3
-    or 2/4:
-    (3/4 + 7/12) / 2 = 2/3. cat: 5 (correct), then 2 (correct) and 2 (wrong) in either order: (1 + (1 + 2/3) / 2) / 2,
-    11/12. sky: its box has no correct proposal, 0.
+    AP, dog: all proposals by score: 3 (correct, image 0), 3 (wrong, image 1), 1 (wrong), 1
+    (correct). The two of each score are tied: precision at the first correct one is 1 or 1/2 by
+    their order, at the second, at rank 3 or 4, 2/3 or 2/4:
+    (3/4 + 7/12) / 2 = 2/3. cat: 5 (correct), then 2 (correct) and 2 (wrong) in either order: (1 +
+    (1 + 2/3) / 2) / 2, 11/12. sky: its box has no correct proposal, 0.
     """
     assert recall_over_proposals(five_images()) == pytest.approx(
         {"R@1": 50.0, "R@5": 80.0, "R@10": 80.0, "upper_bound": 80.0}
@@ -44,7 +45,8 @@ def test_phrase_localization_of_worked_case() -> None:
 
 
 def test_phrase_average_precision_counts_each_true_box_once() -> None:
-    """Two proposals on one of two boxes, neither suppressed: one correct of two true boxes, precision 1, halved."""
+    """Two proposals on one of two boxes, neither suppressed: one correct of two true boxes,
+    precision 1, halved."""
     truth = np.array([[0.0, 0, 10, 10], [50.0, 50, 60, 60]])
     proposals = np.array([[0.0, 0, 10, 10], [0.0, 0, 10, 19]])
     query = ProposalQuery("dog", np.array([2.0, 1.0]), proposals, truth)

@@ -15,18 +15,27 @@ from bifocal.metrics import (
 )
 
 SIZES = np.array([[100, 100]] * 5, dtype=float)
-BOXES = [np.array(boxes, dtype=float) for boxes in (
-    [[0, 0, 50, 50]], [[40, 40, 60, 60]], [[0, 0, 20, 20], [80, 80, 100, 100]], [[60, 0, 100, 100]], [[0, 0, 100, 100]],
-)]  # fmt: skip
+BOXES = [
+    np.array(boxes, dtype=float)
+    for boxes in (
+        [[0, 0, 50, 50]],
+        [[40, 40, 60, 60]],
+        [[0, 0, 20, 20], [80, 80, 100, 100]],
+        [[60, 0, 100, 100]],
+        [[0, 0, 100, 100]],
+    )
+]
 POINTS = np.array([[50, 50], [61, 50], [90, 85], [59.9, 20], [3, 99]], dtype=float)
 
 
 def test_pointing_hits_and_baselines_of_worked_case() -> None:
     """By hand.
 
-    0: (50, 50) is the corner of its box: a hit. 1: 61 is right of 60: a miss. 2: in the second of two boxes: a hit.
+    0: (50, 50) is the corner of its box: a hit. 1: 61 is right of 60: a miss. 2: in the second of
+    two boxes: a hit.
     3: 59.9 is left of 60: a miss. 4: the box is the image: a hit. Accuracy 3/5.
-    Center (50, 50): hits 0 (corner), 1 and 4: 3/5. Random: (0.25 + 0.04 + 2 * 0.04 + 0.4 + 1) / 5 = 0.354.
+    Center (50, 50): hits 0 (corner), 1 and 4: 3/5. Random: (0.25 + 0.04 + 2 * 0.04 + 0.4 + 1) / 5 =
+    0.354.
     """
     hits = pointing_hits(POINTS, BOXES)
     assert hits.tolist() == [True, False, True, False, True]

@@ -51,7 +51,8 @@ def test_alignment_has_the_most_matches_and_then_the_fewest_chunks(
 
 
 def test_meteor_of_worked_cases() -> None:
-    """By hand with section 3: "the" is a function word of weight 0.25, others weigh 0.75; a stem matches with 0.6."""
+    """By hand with section 3: "the" is a function word of weight 0.25, others weigh 0.75; a stem
+    matches with 0.6."""
     hypothesis, reference = meteor_sentence("red dog runs"), meteor_sentence("the dogs runs red")
     # "dog runs" is one chunk and "red" the other: 3 matches, 2 chunks.
     precision = (1.0 + 0.6 + 1.0) * 0.75 / (3 * 0.75)

@@ -22,8 +22,9 @@ from bifocal.metrics import (
 def test_semantic_curves_of_worked_case() -> None:
     """By hand, one query, image 0, and R = 2.
 
-    Scores of images 1 to 4: 0.9, 0.8, 0.1, 0.0; relevances 1, 3, 2, 0. DCG@2 = 1 / log2(2) + 3 / log2(3) = 2.8928; the
-    best, 3 then 2: 3 + 2 / log2(3) = 4.2619. NDCG@2 = 0.6788. PCC@2 of (0.9, 0.8) and (1, 3) is -1.
+    Scores of images 1 to 4: 0.9, 0.8, 0.1, 0.0; relevances 1, 3, 2, 0. DCG@2 = 1 / log2(2) + 3 /
+    log2(3) = 2.8928; the best, 3 then 2: 3 + 2 / log2(3) = 4.2619. NDCG@2 = 0.6788. PCC@2 of (0.9,
+    0.8) and (1, 3) is -1.
     """
     scores, relevance = (
         torch.tensor([[9.0, 0.9, 0.8, 0.1, 0.0]]),
@@ -92,7 +93,8 @@ def test_ndcg_with_ties_equals_scikit_learn(seed: int, levels: int) -> None:
 
 
 def test_ndcg_with_ties_is_mean_over_their_orders() -> None:
-    """Answers with relevance 3, 0, 1, the last two tied, R = 2: 3 + 0 or 3 + 1 / log2(3), over 3 + 1 / log2(3)."""
+    """Answers with relevance 3, 0, 1, the last two tied, R = 2: 3 + 0 or 3 + 1 / log2(3), over 3 +
+    1 / log2(3)."""
     scores, relevance = torch.tensor([[0.0, 5.0, 2.0, 2.0]]), torch.tensor([[9.0, 3.0, 0.0, 1.0]])
     ndcg, _ = semantic_curves(scores, relevance, torch.tensor([0]), [2])
     best = 3 + 1 / math.log2(3)
@@ -120,8 +122,8 @@ def test_area_under_choose_queries_and_match_kernel() -> None:
 
 
 def test_triplet_agreement_of_worked_case() -> None:
-    """o1 o2 o3 and the choice: 4 1 0, first: 4/5. 1 3 1, first: 1/5. 0 0 5: nobody chose. 2 0 2, second: 0/4.
-    1 1 0, tied: 1/2. The mean of four: (0.8 + 0.2 + 0 + 0.5) / 4 = 37.5 %."""
+    """o1 o2 o3 and the choice: 4 1 0, first: 4/5. 1 3 1, first: 1/5. 0 0 5: nobody chose. 2 0 2,
+    second: 0/4. 1 1 0, tied: 1/2. The mean of four: (0.8 + 0.2 + 0 + 0.5) / 4 = 37.5 %."""
     votes = torch.tensor([[4, 1, 0], [1, 3, 1], [0, 0, 5], [2, 0, 2], [1, 1, 0]])
     first, second = torch.tensor([2.0, 2.0, 2.0, 0.0, 1.0]), torch.ones(5)
     assert triplet_agreement(first, second, votes) == pytest.approx(37.5)

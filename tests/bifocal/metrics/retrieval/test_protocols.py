@@ -42,13 +42,16 @@ def test_full_protocol_of_worked_case() -> None:
         image 2: correct 0.5, 0.6; above 0.6: 0.8, 0.7: rank 2
         image 3: correct 0.1, 0.3; above 0.3: 0.4; equal: 0.3 of caption 0: 1 + 1/2 = rank 1.5
         image 4: correct 0.5, 0.5; above 0.5: 0.7, 0.6; rank 2
-    R@1 = 1/5. R@2: image 0, image 1, and image 3 with probability 1/2: 2.5/5. Median (from 1) 1.5 + 1, mean 1.3 + 1.
+    R@1 = 1/5. R@2: image 0, image 1, and image 3 with probability 1/2: 2.5/5. Median (from 1) 1.5 +
+    1, mean 1.3 + 1.
 
     Image retrieval, a caption's image against the four others:
-        0: 0.9 is first, 0       1: 0.1; above 0.2, 0.2, 0.4: 3     2: 0.4, 0     3: 0.3; above 0.8: 1
+        0: 0.9 is first, 0       1: 0.1; above 0.2, 0.2, 0.4: 3     2: 0.4, 0     3: 0.3; above 0.8:
+        1
         4: 0.5; above 0.6: 1     5: 0.6; above 0.7: 1               6: 0.1; above 0.3, 0.6: 2
         7: 0.3, 0                8: 0.5, 0                          9: 0.5; above 0.7: 1
-    R@1 = 4/10, R@2 = 8/10, median 1 + 1, mean (0 + 3 + 0 + 1 + 1 + 1 + 2 + 0 + 0 + 1) / 10 + 1 = 1.9.
+    R@1 = 4/10, R@2 = 8/10, median 1 + 1, mean (0 + 3 + 0 + 1 + 1 + 1 + 2 + 0 + 0 + 1) / 10 + 1 =
+    1.9.
     """
     report = summarize(score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5), (1, 2))
     assert report["caption_retrieval"] == pytest.approx(
@@ -74,9 +77,9 @@ def test_folds_of_one_image_have_full_recall() -> None:
 def test_summarize_folds_is_mean_over_folds() -> None:
     """Two folds of two images, the fifth left out.
 
-    Fold 0, images 0 and 1 with captions 0 to 3: ranks 0 and 0, since 0.6 is not among the candidates.
-    Fold 1, images 2 and 3 with captions 4 to 7: image 2 has 0.6 first, 0; image 3 has 0.3 below 0.4, rank 1.
-    R@1 is (100 + 50) / 2, the median rank (1 + 1.5) / 2.
+    Fold 0, images 0 and 1 with captions 0 to 3: ranks 0 and 0, since 0.6 is not among the
+    candidates. Fold 1, images 2 and 3 with captions 4 to 7: image 2 has 0.6 first, 0; image 3 has
+    0.3 below 0.4, rank 1. R@1 is (100 + 50) / 2, the median rank (1 + 1.5) / 2.
     """
     folds = split_folds(Protocol(fold=2, folds=2, captions=2), IMAGE_OF_CAPTION[:8], 4)
     ranked = protocol_score_ranks(folds, blocks(SCORES))
@@ -85,12 +88,13 @@ def test_summarize_folds_is_mean_over_folds() -> None:
 
 
 def test_protocol_with_first_caption_of_worked_case() -> None:
-    """COCO 5K and Flickr30k's 1K made small: all images together, the first captions of each (5 there, 1 here).
+    """COCO 5K and Flickr30k's 1K made small: all images together, the first captions of each (5
+    there, 1 here).
 
     Captions 0, 2, 4, 6, 8 remain. Caption retrieval:
-        image 0: correct 0.9: 0    image 1: correct 0.4; above: 0.6 of caption 4: 1    image 2: correct 0.5, 0
-        image 3: correct 0.1; above: 0.3, 0.4; equal: 0.1 of caption 2; 0.2 of caption 8 above: 3 + 1/2 = 3.5
-        image 4: correct 0.5; above: 0.6 of caption 6: 1
+        image 0: correct 0.9: 0    image 1: correct 0.4; above: 0.6 of caption 4: 1    image 2:
+        correct 0.5, 0 image 3: correct 0.1; above: 0.3, 0.4; equal: 0.1 of caption 2; 0.2 of
+        caption 8 above: 3 + 1/2 = 3.5 image 4: correct 0.5; above: 0.6 of caption 6: 1
     R@1 = 2/5, median (from 1) 1 + 1, mean (0 + 1 + 0 + 3.5 + 1) / 5 + 1 = 2.1.
     Image retrieval, of the list of the full protocol: 0, 0, 1, 2, 0: R@1 = 3/5, median 1, mean 1.6.
     """

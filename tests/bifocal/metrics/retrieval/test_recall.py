@@ -87,7 +87,8 @@ def test_equal_scores_give_chance_level() -> None:
     assert summarize(retrieval_ranks(*one, image_of_caption), (1, 5)) == chance_report(
         image_of_caption, (1, 5)
     )
-    # Image retrieval among 6 equal images: R@1 is 1/6, R@5 is 5/6, the mean rank is (1 + ... + 6) / 6.
+    # Image retrieval among 6 equal images: R@1 is 1/6, R@5 is 5/6, the mean rank is (1 + ... + 6) /
+    # 6.
     chance = chance_report(image_of_caption, (1, 5))["image_retrieval"]
     assert chance == pytest.approx(
         {"R@1": 100 / 6, "R@5": 500 / 6, "median_rank": 3.5, "mean_rank": 3.5}
@@ -96,7 +97,8 @@ def test_equal_scores_give_chance_level() -> None:
 
 @pytest.mark.parametrize("images", [250, 1000, 5000])
 def test_chance_report_is_exact_to_double_precision(images: int) -> None:
-    """One correct image of N: K / N. Five correct captions of M: 1 - C(M - 5, K) / C(M, K), in fractions."""
+    """One correct image of N: K / N. Five correct captions of M: 1 - C(M - 5, K) / C(M, K), in
+    fractions."""
     chance = chance_report(torch.arange(images).repeat_interleave(5), (1, 5, 10))
     for k in (1, 5, 10):
         assert chance["image_retrieval"][f"R@{k}"] == pytest.approx(
@@ -211,8 +213,10 @@ def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
 
 
 def test_gain_in_the_recall_sum_equals_percentiles_over_resampled_images() -> None:
-    first, second = ([part.expected() for part in score_ranks(blocks(scores), IMAGE_OF_CAPTION, images=5)]
-                     for scores in (SCORES, SCORES.flip(1)))  # fmt: skip
+    first, second = (
+        [part.expected() for part in score_ranks(blocks(scores), IMAGE_OF_CAPTION, images=5)]
+        for scores in (SCORES, SCORES.flip(1))
+    )
     low, high = recall_sum_gain(
         first, second, IMAGE_OF_CAPTION, (1, 2), resamples=200, level=0.9, seed=4
     )
@@ -224,7 +228,9 @@ def test_gain_in_the_recall_sum_equals_percentiles_over_resampled_images() -> No
         queries = (row, [caption for image in row for caption in (2 * image, 2 * image + 1)])
         means = [
             np.mean([(ranks[one][query].item() < k) for query in queries[one]])
-            for ranks in (first, second) for one in (0, 1) for k in (1, 2)
-        ]  # fmt: skip
+            for ranks in (first, second)
+            for one in (0, 1)
+            for k in (1, 2)
+        ]
         gains.append(100 * (sum(means[:4]) - sum(means[4:])))
     assert (low, high) == pytest.approx(tuple(np.quantile(gains, [0.05, 0.95])))

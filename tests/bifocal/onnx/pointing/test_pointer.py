@@ -1,4 +1,5 @@
-"""Which part of an exported model answers where a phrase is, and phrases that are probably not in an image."""
+"""Which part of an exported model answers where a phrase is, and phrases that are probably not in
+an image."""
 
 import asyncio
 import shutil

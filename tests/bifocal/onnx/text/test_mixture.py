@@ -46,7 +46,8 @@ def test_fisher_terms_are_numerical_derivatives() -> None:
                     parameters[k, d] = value - step
                     below = log_likelihood(mixture, point)
                     parameters[k, d] = value
-                    # Fisher information: 1/s^2 and 2/s^2 for mean and deviation of a Gaussian; 1/s^2 for a Laplacian.
+                    # Fisher information: 1/s^2 and 2/s^2 for mean and deviation of a Gaussian;
+                    # 1/s^2 for a Laplacian.
                     factor = information if mixture.gaussian[k, d] else 1.0
                     root = np.sqrt(mixture.weights[k] * factor) / mixture.scales[k, d]
                     expected.append((above - below) / (2 * step) / root)

@@ -44,7 +44,8 @@ def test_cell_backbone_crops_and_mirrors_in_training_alone() -> None:
     mirrored = (crops[:, 0, 0, -1] < crops[:, 0, 0, 0]).float().mean().item()
     assert 0 < mirrored < 1
     widths = (crops[:, 0, 0].amax(dim=1) - crops[:, 0, 0].amin(dim=1)) / (SIZE - 1)
-    # Area 1/4 and aspect 3/4 give the narrowest crop: a side of (1/4 * 3/4) ** 0.5 = 0.43 of the image.
+    # Area 1/4 and aspect 3/4 give the narrowest crop: a side of (1/4 * 3/4) ** 0.5 = 0.43 of the
+    # image.
     assert ((widths > 0.35) & (widths <= 1)).all()
     assert len(widths.unique()) > 4
 

@@ -41,7 +41,8 @@ def cosine(first: dict[str, float], second: dict[str, float]) -> float:
 
 
 def expected_rows(level: float | None = None) -> list[list[int]]:
-    """Return the rows by the definition: tf-idf with logarithms of counts, and the median of the best siblings."""
+    """Return the rows by the definition: tf-idf with logarithms of counts, and the median of the
+    best siblings."""
     texts = [text for texts in CAPTIONS for text in texts]
     words = {
         text: Counter(word for word in text.split() if len(word) > 1)
@@ -66,12 +67,16 @@ def expected_rows(level: float | None = None) -> list[list[int]]:
     ]
     level = float(np.median(best)) if level is None else level
     return [
-        sorted({row} | {
-            number for number, texts in enumerate(CAPTIONS)
-            if any(cosine(vector(sentence), vector(text)) >= level for text in texts)
-        })
+        sorted(
+            {row}
+            | {
+                number
+                for number, texts in enumerate(CAPTIONS)
+                if any(cosine(vector(sentence), vector(text)) >= level for text in texts)
+            }
+        )
         for sentence, row in zip(SENTENCES, OWN, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def test_a_sentence_describes_items_with_a_similar_caption() -> None:
@@ -138,10 +143,12 @@ def test_similar_images_of_a_large_collection_are_searched_in_clusters(
 
 @pytest.mark.usefixtures("captions_suffice")
 def test_one_shared_word_of_two_long_sentences_brings_an_item_near() -> None:
-    """A dog on a beach would otherwise stand for the absence of the dog in the snow of a sentence."""
+    """A dog on a beach would otherwise stand for the absence of the dog in the snow of a
+    sentence."""
     captions = [
         [
-            "a brown dog sleeps beside two old chairs near white umbrellas along some quiet sandy beach today"
+            "a brown dog sleeps beside two old chairs near white umbrellas along some quiet "
+            "sandy beach today"
         ]
     ]
     captions += [

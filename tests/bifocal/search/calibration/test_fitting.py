@@ -1,4 +1,5 @@
-"""Calibration on drawn vectors: probabilities follow the order of the results; shares come from held-out folds."""
+"""Calibration on drawn vectors: probabilities follow the order of the results; shares come from
+held-out folds."""
 
 import math
 from pathlib import Path
@@ -89,7 +90,8 @@ def test_the_allowed_share_is_the_largest_that_shows_the_rate(
 
 
 def test_new_queries_exceed_the_rate_in_few_samples() -> None:
-    """Half of the items calibrate, the queries of the other half find another item: all their results are wrong."""
+    """Half of the items calibrate, the queries of the other half find another item: all their
+    results are wrong."""
     exceeded = 0
     for seed in range(20):
         random = np.random.default_rng(seed)
@@ -129,7 +131,8 @@ def test_absent_concepts_are_told_from_matches_better_than_near_misses() -> None
 
 
 def test_notices_are_rare_on_right_results_with_captions_that_leave_things_out() -> None:
-    """Images of 30 things, 10 of each; the one caption of an image names its thing in half of the cases."""
+    """Images of 30 things, 10 of each; the one caption of an image names its thing in half of the
+    cases."""
     found, absent = [], []
     for seed in range(3):
         random = np.random.default_rng(seed)

@@ -1,4 +1,5 @@
-"""Calibration without captions: names that images show are found, and names that none shows are not."""
+"""Calibration without captions: names that images show are found, and names that none shows are
+not."""
 
 from pathlib import Path
 
@@ -14,7 +15,8 @@ NAMES, SHOWN, ITEMS, D = 120, 60, 300, 128
 
 
 def drawn() -> tuple[SearchIndex, np.ndarray, np.ndarray]:
-    """Return an index whose items show three of the first half of the names, all names, and their longer queries.
+    """Return an index whose items show three of the first half of the names, all names, and their
+    longer queries.
 
     A query with more other words is farther from its name and from every item.
     """

@@ -43,7 +43,8 @@ def write(
     deleted: int = 0,
     stop: int | None = None,
 ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-    """Write items with ``regions[k]`` regions each, some tombstones, or stop before item ``stop`` as a kill does."""
+    """Write items with ``regions[k]`` regions each, some tombstones, or stop before item ``stop``
+    as a kill does."""
     random, items = np.random.default_rng(1), make_items(len(regions) + deleted)
     vectors = unit_vectors(len(regions), seed=0)
     parts = [random.normal(size=(count, REGION_DIM)) for count in regions]

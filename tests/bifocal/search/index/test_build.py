@@ -70,9 +70,11 @@ def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     assert measured.recall_at_10 >= 0.99
     assert measured.queries == 60
     assert 0 < measured.p50_ms <= measured.p99_ms
-    assert measured.bytes == sum(file.stat().st_size for file in tmp_path.iterdir()) - (
-        tmp_path / "index.json"
-    ).stat().st_size  # fmt: skip
+    assert (
+        measured.bytes
+        == sum(file.stat().st_size for file in tmp_path.iterdir())
+        - (tmp_path / "index.json").stat().st_size
+    )
     by_row = {hit.row: hit.score for hit in Search(exact).batch(queries[:1], 2000)[0]}
     assert all(hit.score == by_row[hit.row] for hit in Search(opened).batch(queries[:1], 10)[0])
 
@@ -128,7 +130,8 @@ def test_filters_of_few_and_of_many_items_lose_none(
 def test_filters_away_from_the_queries_keep_the_recall(
     share: float, inverted: SearchIndex, exact: SearchIndex, queries: NDArray[np.float64]
 ) -> None:
-    """The items of the filter are on the other side of a plane, where the index searches few lists."""
+    """The items of the filter are on the other side of a plane, where the index searches few
+    lists."""
     side = np.asarray(exact.vectors[:, 0], dtype=np.float64)
     away = pa.array(side < np.quantile(side, share))
     chosen = queries[queries[:, 0] > 0]

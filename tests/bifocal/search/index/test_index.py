@@ -49,9 +49,14 @@ def reference(
 
 
 @given(
-    items=st.integers(1, 60), k=st.integers(1, 70), offset=st.integers(0, 65), block=st.sampled_from([1, 7, 64]),
-    seed=st.integers(0, 99), corrected=st.booleans(), every=st.integers(1, 5),
-)  # fmt: skip
+    items=st.integers(1, 60),
+    k=st.integers(1, 70),
+    offset=st.integers(0, 65),
+    block=st.sampled_from([1, 7, 64]),
+    seed=st.integers(0, 99),
+    corrected=st.booleans(),
+    every=st.integers(1, 5),
+)
 def test_search_sorts_all_scores(
     items: int, k: int, offset: int, block: int, seed: int, corrected: bool, every: int
 ) -> None:
@@ -199,9 +204,11 @@ TIMES = [pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ms", "UTC"), pa.d
 
 
 @given(
-    low=st.none() | st.integers(1990, 2015), high=st.none() | st.integers(1990, 2015),
-    cities=st.lists(st.sampled_from(["Oslo", "Rome", "Bergen"])), public=st.none() | st.booleans(),
-)  # fmt: skip
+    low=st.none() | st.integers(1990, 2015),
+    high=st.none() | st.integers(1990, 2015),
+    cities=st.lists(st.sampled_from(["Oslo", "Rome", "Bergen"])),
+    public=st.none() | st.booleans(),
+)
 def test_conditions_are_those_of_a_loop(
     low: int | None, high: int | None, cities: list[str], public: bool | None
 ) -> None:
@@ -224,8 +231,12 @@ def test_conditions_are_those_of_a_loop(
 
 def test_a_date_is_a_text_in_a_condition() -> None:
     assert matching_rows(ITEMS, {"day": {"min": "2020-06-01", "max": "2021-12-31"}}).tolist() == [
-        False, True, False, False, True,
-    ]  # fmt: skip
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 @given(moment=st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), type_=st.sampled_from(TIMES))

@@ -1,4 +1,5 @@
-"""Confidence intervals of a comparison: against simulations, and against formulas for independent searches."""
+"""Confidence intervals of a comparison: against simulations, and against formulas for independent
+searches."""
 
 import math
 

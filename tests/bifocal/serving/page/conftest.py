@@ -18,7 +18,8 @@ def tab(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str]]]:
 
 @pytest.fixture
 def page(tab: tuple[Page, list[str]], server: Server) -> Iterator[Page]:
-    """The tab with an empty query; the test fails if the page reports an error or calls another host."""
+    """The tab with an empty query; the test fails if the page reports an error or calls another
+    host."""
     opened, problems = tab
     opened.goto("about:blank")
     opened.goto(f"http://127.0.0.1:{server.port}/")

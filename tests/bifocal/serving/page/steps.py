@@ -35,7 +35,8 @@ def add_word(page: Page, word: str, button: str) -> None:
 
 
 def ids(page: Page) -> list[str]:
-    """Return the ids of the pictures in the document, at one moment: scrolling adds and removes some."""
+    """Return the ids of the pictures in the document, at one moment: scrolling adds and removes
+    some."""
     expect(page.locator("#results")).not_to_have_attribute("aria-busy", "true")
     found: list[str] = page.locator(".card").evaluate_all(
         "cards => cards.map((card) => card.dataset.id)"

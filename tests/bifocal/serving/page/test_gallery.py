@@ -28,7 +28,10 @@ def test_the_page_opens_with_the_collection_and_its_end_is_reached_by_scrolling(
     newest = server.post("browse", {"k": 100})["results"]
     shown = ids(page)
     assert shown == [item["id"] for item in newest][: len(shown)]
-    places = "() => [...document.querySelectorAll('#results li')].map((item) => [item.ariaPosInSet, item.style.top])"
+    places = (
+        "() => [...document.querySelectorAll('#results li')].map((item) => [item.ariaPosInSet, "
+        "item.style.top])"
+    )
     before = page.evaluate(places)
     while ids(page)[-1] != "test-00000":
         page.mouse.wheel(0, 1000)
@@ -41,7 +44,10 @@ def test_the_page_opens_with_the_collection_and_its_end_is_reached_by_scrolling(
 
 def test_rows_fill_the_width_and_keep_the_shapes(page: Page) -> None:
     shapes = [1.5, 0.75, 1, 1.78, 0.4, 3.2, 1, 1, 1.33, 0.6, 2]
-    script = "async ([shapes, complete]) => (await import('./page/gallery.js')).layOut(shapes, 700, 200, complete)"
+    script = (
+        "async ([shapes, complete]) => (await import('./page/gallery.js')).layOut(shapes, 700, "
+        "200, complete)"
+    )
     rows: Any = page.evaluate(script, [shapes, True])
     assert [number for row in rows for number in range(row["first"], row["end"])] == list(
         range(len(shapes))
@@ -135,7 +141,10 @@ def test_controls_take_a_fifth_of_the_screen_of_a_phone(browser: Browser, server
             page.title(),
             "([type, x]) => document.querySelector('#stage').dispatchEvent(new TouchEvent(",
         )
-        touch += "type, {bubbles: true, ...Object.fromEntries(['touches', 'changedTouches'].map((name) => [name, [new Touch("
+        touch += (
+            "type, {bubbles: true, ...Object.fromEntries(['touches', "
+            "'changedTouches'].map((name) => [name, [new Touch("
+        )
         touch += "{identifier: 1, target: document.body, clientX: x, clientY: 9})]]))}))"
         for type_, x in (("touchstart", 300), ("touchend", 100)):
             page.evaluate(touch, [type_, x])

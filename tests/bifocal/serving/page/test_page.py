@@ -139,7 +139,8 @@ def test_a_click_is_sent_if_the_service_asks_for_it_and_the_tab_has_one_name(pag
         page.keyboard.press("Enter")
         expect(page.locator("#sentence button").first).to_be_visible()
         page.keyboard.press("Escape")
-        # The dialog is hidden before the page moves the focus and goes back: a key in between would be undone.
+        # The dialog is hidden before the page moves the focus and goes back: a key in between would
+        # be undone.
         expect(page).not_to_have_url(re.compile("item="))
     assert sent == [{"answer": "an id", "item": chosen}]
     assert len(set(names)) == 1
@@ -154,7 +155,8 @@ def test_errors_are_shown_with_their_reason(
     with open_page(browser, server) as (page, problems):
         page.set_input_files("#file", file)
         expect(page.locator("#problem")).to_contain_text(
-            "This file is not an image that can be read: not an image in a supported format (JPEG, PNG, GIF"
+            "This file is not an image that can be read: not an image in a supported format "
+            "(JPEG, PNG, GIF"
         )
         assert not violations(page)
         assert all("415" in problem for problem in problems)  # Chromium itself reports the status

@@ -47,9 +47,9 @@ FILTER = """async ([where, columns, count]) => {
 }"""
 STEM = "async (words) => { const { stem } = await import('/stem.js'); return words.map(stem); }"
 TEXT = (
-    "a dogs RUNNING over the café naïve Straße İstanbul ΣΊΣΥΦΟΣ don't dogs' boy’s well-known rock-'n'-roll [CLS] "
-    "[MASK] [UNK] ##ing 中国 日本語 e\u0301 \u200b \ufeff \u00ad \ufffd \t \n 🐶🏽 ﬁ ½ Ⅷ x² 𝒳 𠀀 K ſun "
-    "3.5 $ £ … -- ' - happily generously relational"
+    "a dogs RUNNING over the café naïve Straße İstanbul ΣΊΣΥΦΟΣ don't dogs' boy’s well-known "
+    "rock-'n'-roll [CLS] [MASK] [UNK] ##ing 中国 日本語 e\u0301 \u200b \ufeff \u00ad \ufffd \t \n "
+    "🐶🏽 ﬁ ½ Ⅷ x² 𝒳 𠀀 K ſun 3.5 $ £ … -- ' - happily generously relational"
 )
 WORDS = TEXT.split(" ")
 OLD = [
@@ -116,7 +116,8 @@ def test_tokens_of_clip(page: Page, tmp_path: Path) -> None:
     (tmp_path / "visual").mkdir()
     (tmp_path / "visual" / "model.onnx").touch()
     (tmp_path / "textual").mkdir()
-    # With and without the quotes that Bifocal straightens; Immich's tokenizer.json has RobertaProcessing.
+    # With and without the quotes that Bifocal straightens; Immich's tokenizer.json has
+    # RobertaProcessing.
     own = clip_tokenizer(simple, 77)
     assert own is not None
     (tmp_path / "config.json").write_text('{"text_cfg": {"context_length": 20}}')
@@ -128,9 +129,12 @@ def test_tokens_of_clip(page: Page, tmp_path: Path) -> None:
         if "String" not in step.get("pattern", {})
     ]
     published["post_processor"] = {
-        "type": "RobertaProcessing", "sep": ["<end_of_text>", 49407], "cls": ["<start_of_text>", 49406],
-        "trim_offsets": False, "add_prefix_space": False,
-    }  # fmt: skip
+        "type": "RobertaProcessing",
+        "sep": ["<end_of_text>", 49407],
+        "cls": ["<start_of_text>", 49406],
+        "trim_offsets": False,
+        "add_prefix_space": False,
+    }
     for content in (json.loads(own.to_str()), published):
         (tmp_path / "textual" / "tokenizer.json").write_text(json.dumps(content))
         check(page, tmp_path, [*sentences(150), "two “curly” ‘quotes’", "<end_of_text> a dog"])

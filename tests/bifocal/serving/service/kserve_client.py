@@ -1,4 +1,5 @@
-"""KServe's client, and its models of the protocol, against a service: a program for an environment with ``kserve``.
+"""KServe's client, and its models of the protocol, against a service: a program for an environment
+with ``kserve``.
 
 python kserve_client.py ADDRESS SENTENCE ...     prints the embeddings as JSON and as binary tensors
 """

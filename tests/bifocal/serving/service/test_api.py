@@ -1,4 +1,5 @@
-"""``bifocal serve`` over a socket: answers equal the library's; deleting, limits, bounds of JSON, and the log."""
+"""``bifocal serve`` over a socket: answers equal the library's; deleting, limits, bounds of JSON,
+and the log."""
 
 import base64
 import json
@@ -221,7 +222,7 @@ def test_a_deleted_item_is_in_no_answer_and_stays_deleted(
         *(server.get(f"/api/v1/{route}?id={item}") for route in ("thumbnail", "original", "item")),
         server.request("POST", "/api/v1/explain", gone, JSON),
         server.request("POST", "/api/v1/search", json.dumps({"like": item}).encode(), JSON),
-    ]  # fmt: skip
+    ]
     assert [status for status, _, _ in answers] == [404] * 5
     assert item not in ids(server.post("browse", {"k": 100}))
     assert server.search(text="ring", k=1)["items"] == 255

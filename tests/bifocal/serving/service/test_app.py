@@ -48,8 +48,11 @@ def cases() -> list[tuple[int, str, str, bytes, dict[str, str]]]:
         "per_group": [0, -1, 1.5, "x", [], None],
         "k": [0, -1, 1.5, "x", [], 101, 10**30, None],
         "offset": [-1, 1.5, "x", [], 10**30, 977],
-        "K": values, "query": values, "__class__": values, "": values,
-    }  # fmt: skip
+        "K": values,
+        "query": values,
+        "__class__": values,
+        "": values,
+    }
     found: list[tuple[int, str, str, bytes, dict[str, str]]] = []
     for name, bad in wrong.items():
         found += [
@@ -164,7 +167,8 @@ def test_300_malformed_requests_are_answered_in_their_class(server: Server) -> N
         b"GET / HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
         b"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
-        b"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        b"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: "
+        b"5\r\ncontent-length: 6\r\n\r\nhello",
         b"GET /api/v1/info HTTP/1.1\r\nhost: evil.example\r\n\r\n",
         b"GET /api/v1/info HTTP/1.1\r\nhost: localhost.evil.example:80\r\n\r\n",
     ],

@@ -20,7 +20,10 @@ from tests.bifocal.serving.server import Server
 from tests.bifocal.serving.service.clients import SEARCH, client
 
 CHUNKED = b"POST %s HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-UNFINISHED = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+UNFINISHED = (
+    b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: "
+    b"1000\r\n\r\n"
+)
 
 
 def exchange(server: Server, content: bytes) -> bytes:
@@ -45,7 +48,8 @@ def body(
 
 
 def read(given: Body, parts: list[bytes], pause: float = 0.0) -> bytes:
-    """Return the content of a body that arrives in parts; the last one is never followed by an end."""
+    """Return the content of a body that arrives in parts; the last one is never followed by an
+    end."""
     left = list(parts)
 
     async def receive() -> dict[str, object]:
@@ -79,9 +83,14 @@ def test_the_paths_with_bodies_are_those_of_the_document(source: LoadedSource) -
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [(b"/", b"405"), (b"/healthz", b"405"), (b"/nothing", b"404"), (SEARCH.encode(), b"411"),
-     (b"/v2/models/bifocal/infer", b"411")],
-)  # fmt: skip
+    [
+        (b"/", b"405"),
+        (b"/healthz", b"405"),
+        (b"/nothing", b"404"),
+        (SEARCH.encode(), b"411"),
+        (b"/v2/models/bifocal/infer", b"411"),
+    ],
+)
 def test_bodies_in_chunks_are_for_uploads(server: Server, path: bytes, status: bytes) -> None:
     answer = exchange(
         server,
@@ -161,10 +170,13 @@ def test_a_body_that_is_too_slow_or_in_too_many_parts_is_refused(
     assert read(body(size=b"3"), [b"a", b"b", b"c"]) == b"abc"
     monkeypatch.setattr(bodies, "SLOW_SECONDS", 0.1)
     for given, parts, pause, status in (
-        (body(), [b"a", b""] * 50, 0.05, 408), (body(), [b"a"] * 1100, 0.0, 400), (body(size=b"65537"), [], 0.0, 413),
-        (body(), [b"a" * 65_537], 0.0, 413), (body(size=b"9" * 5000), [], 0.0, 413),
+        (body(), [b"a", b""] * 50, 0.05, 408),
+        (body(), [b"a"] * 1100, 0.0, 400),
+        (body(size=b"65537"), [], 0.0, 413),
+        (body(), [b"a" * 65_537], 0.0, 413),
+        (body(size=b"9" * 5000), [], 0.0, 413),
         (body(size="²".encode()), [], 0.0, 400),
-    ):  # fmt: skip
+    ):
         with pytest.raises(HTTPException) as refused:
             read(given, parts, pause)
         assert refused.value.status_code == status

@@ -1,4 +1,5 @@
-"""Counts of a comparison belong to two registered versions, whose collections may be refreshed meanwhile."""
+"""Counts of a comparison belong to two registered versions, whose collections may be refreshed
+meanwhile."""
 
 from types import SimpleNamespace
 from typing import Any

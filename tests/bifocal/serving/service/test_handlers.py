@@ -1,4 +1,5 @@
-"""Answers: modes, filters, groups, relevance, no model, and items that are deleted from the collection on disk."""
+"""Answers: modes, filters, groups, relevance, no model, and items that are deleted from the
+collection on disk."""
 
 import json
 import math

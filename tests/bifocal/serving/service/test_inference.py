@@ -37,13 +37,20 @@ def test_health_and_metadata(server: Server) -> None:
     assert server.get("/v2/")[1] == server.get("/v2")[1]  # the path of the protocol's OpenAPI
     information = json.loads(server.get("/api/v1/info")[1])
     assert json.loads(server.get("/v2/models/bifocal")[1]) == {
-        "name": "bifocal", "versions": [information["model_hash"]], "platform": "onnx_onnxv1",
-        "inputs": [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("text", "image")],
+        "name": "bifocal",
+        "versions": [information["model_hash"]],
+        "platform": "onnx_onnxv1",
+        "inputs": [
+            {"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("text", "image")
+        ],
         "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 192]}],
         "parameters": {
-            "max_elements": 20_000, "max_depth": 16, "max_rows": 4096, "max_body_bytes": 20_000_000,
+            "max_elements": 20_000,
+            "max_depth": 16,
+            "max_rows": 4096,
+            "max_body_bytes": 20_000_000,
         },
-    }  # fmt: skip
+    }
     version = f"/v2/models/bifocal/versions/{information['model_hash']}"
     assert server.get(version)[1] == server.get("/v2/models/bifocal")[1]
     assert json.loads(server.get(f"{version}/ready")[1]) == ready
@@ -134,9 +141,17 @@ def test_bodies_of_many_elements_leave_the_probes_alive(server: Server) -> None:
 
 
 PIECES = [
-    (b"1,", b"1"), (b"[],", b"[]"), (b"[1],", b"[1]"), (b'{"a":0},', b"0"), (b'"",', b"0"), (b"[", b""),
-    (b'"\\\\",', b"0"), (b'"a\\"b",', b"0"), (b'\\"', b""), (b'"', b""),
-]  # fmt: skip
+    (b"1,", b"1"),
+    (b"[],", b"[]"),
+    (b"[1],", b"[1]"),
+    (b'{"a":0},', b"0"),
+    (b'"",', b"0"),
+    (b"[", b""),
+    (b'"\\\\",', b"0"),
+    (b'"a\\"b",', b"0"),
+    (b'\\"', b""),
+    (b'"', b""),
+]
 
 
 def binary(
@@ -183,16 +198,31 @@ def test_wrong_binary_bodies_and_unknown_outputs_are_answered_with_400(server: S
     body, headers = binary([b"a star"], [])
     (key,) = headers
     wrong = [
-        (body + b"x", headers), (body[:-1], headers), (body, {key: "-1"}), (body, {key: "999999"}),
-        (b"[1]", {key: "3"}), binary([b"\xff\xfe"], []), binary([b"a star"], [{"name": "another"}]),
-        (b"{", {key: "1"}), (b"", {key: "0"}), (b"\xff", {key: "1"}), (b"9" * 5000, {key: "5000"}),
-        (body, {key: "\xb2"}), (body, {key: "9" * 5000}), binary([b"\x01" * 40_001], []),
+        (body + b"x", headers),
+        (body[:-1], headers),
+        (body, {key: "-1"}),
+        (body, {key: "999999"}),
+        (b"[1]", {key: "3"}),
+        binary([b"\xff\xfe"], []),
+        binary([b"a star"], [{"name": "another"}]),
+        (b"{", {key: "1"}),
+        (b"", {key: "0"}),
+        (b"\xff", {key: "1"}),
+        (b"9" * 5000, {key: "5000"}),
+        (body, {key: "\xb2"}),
+        (body, {key: "9" * 5000}),
+        binary([b"\x01" * 40_001], []),
         (body.replace(b'"parameters": {"binary_data_size": 10}', b'"parameters": null'), headers),
         (body.replace(b'"parameters": {"binary_data_size": 10}', b'"parameters": [] '), headers),
-        *(binary([b"a star"], [{"name": "embedding", "parameters": value}]) for value in ("x", [1], 1, True)),
-        (b'{"id": "\\ud800", "inputs": []}', {}), (b'{"id": "\\uDC00\\ud800", ' + b" " * 5000 + b'"inputs": []}', {}),
-        (b"]" * 5000, {}), (b"9" * 5000, {}),
-    ]  # fmt: skip
+        *(
+            binary([b"a star"], [{"name": "embedding", "parameters": value}])
+            for value in ("x", [1], 1, True)
+        ),
+        (b'{"id": "\\ud800", "inputs": []}', {}),
+        (b'{"id": "\\uDC00\\ud800", ' + b" " * 5000 + b'"inputs": []}', {}),
+        (b"]" * 5000, {}),
+        (b"9" * 5000, {}),
+    ]
     for content, given_headers in wrong:
         status, answer, _ = server.request("POST", INFER, content, given_headers)
         assert status == 400, answer

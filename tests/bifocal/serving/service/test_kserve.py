@@ -1,4 +1,5 @@
-"""The Open Inference Protocol with KServe's own client, in an environment of its own: ``make test-real``."""
+"""The Open Inference Protocol with KServe's own client, in an environment of its own:
+``make test-real``."""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""What changes while requests are answered: the model, under load and kills, batches of sentences, and deletions."""
+"""What changes while requests are answered: the model, under load and kills, batches of sentences,
+and deletions."""
 
 import asyncio
 import json
@@ -31,7 +32,8 @@ QUERY = json.dumps({"text": "three red stars on a beach", "k": 3}).encode()
 
 
 class Load:
-    """Clients that repeat one search until they are stopped; they connect again after a broken connection."""
+    """Clients that repeat one search until they are stopped; they connect again after a broken
+    connection."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.stopped = server, threading.Event()
@@ -94,7 +96,8 @@ def found(answer: bytes) -> tuple[set[str], list[float]]:
 def test_model_and_collection_are_replaced_together_without_a_failed_request(
     server: Server, changing: Path, demo: TrainedModel, tmp_path: Path
 ) -> None:
-    # The second model negates its vectors and its queries: the scores differ if one of the two belongs to the other.
+    # The second model negates its vectors and its queries: the scores differ if one of the two
+    # belongs to the other.
     other = write_run(demo, tmp_path / "other", prefix="other-", sign=-1)
     first = Path(shutil.copytree(changing, tmp_path / "first"))
     with Load(server) as load:

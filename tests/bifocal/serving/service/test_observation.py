@@ -1,4 +1,5 @@
-"""The log of the service, as JSON and as text for a terminal, and its spans as OpenTelemetry exports them."""
+"""The log of the service, as JSON and as text for a terminal, and its spans as OpenTelemetry
+exports them."""
 
 import logging
 import re
@@ -139,8 +140,10 @@ def test_each_request_is_a_span_of_the_clients_trace_without_text(
     assert found.name == f"POST {SEARCH}"
     assert f"{found.context.trace_id:032x}" == TRACE
     assert found.resource.attributes["service.name"] == "bifocal"
-    statuses = [span.attributes.get("http.status_code", span.attributes.get("http.response.status_code"))
-                for span in (found, refused)]  # fmt: skip
+    statuses = [
+        span.attributes.get("http.status_code", span.attributes.get("http.response.status_code"))
+        for span in (found, refused)
+    ]
     assert statuses[0] == 200
     assert statuses[1] >= 400
     texts = found.to_json() + refused.to_json()

@@ -1,4 +1,5 @@
-"""Processes that decode image files, and thumbnails: limits, rotation, metadata, and the size of all."""
+"""Processes that decode image files, and thumbnails: limits, rotation, metadata, and the size of
+all."""
 
 import asyncio
 import os
@@ -44,9 +45,14 @@ def answers(decoders: Decoders, *calls: tuple[Any, ...]) -> list[Any]:
 def test_results_are_those_of_this_process_and_limits_are_refused() -> None:
     large = file("RGBA", 6_000)
     pid, image, bomb, again, other, after = answers(
-        Decoders(1, 60, 200_000_000), (os.getpid,), (decode_pixels, file(), SQUARE), (decode_pixels, large, SQUARE),
-        (decode_pixels, file(), SQUARE, 100), (decode_pixels, b"%PDF", SQUARE), (os.getpid,),
-    )  # fmt: skip
+        Decoders(1, 60, 200_000_000),
+        (os.getpid,),
+        (decode_pixels, file(), SQUARE),
+        (decode_pixels, large, SQUARE),
+        (decode_pixels, file(), SQUARE, 100),
+        (decode_pixels, b"%PDF", SQUARE),
+        (os.getpid,),
+    )
     assert pid != os.getpid()
     assert pid == after
     np.testing.assert_array_equal(image.pixels, decode_pixels(file(), SQUARE).pixels)

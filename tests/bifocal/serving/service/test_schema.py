@@ -1,4 +1,5 @@
-"""The OpenAPI document is true: every answer has the described fields, and every described field is accepted."""
+"""The OpenAPI document is true: every answer has the described fields, and every described field is
+accepted."""
 
 import base64
 import json
@@ -19,21 +20,36 @@ TENSOR = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a star"]}
 INFERENCE = {"parameters": {}, "id": "1", "inputs": [TENSOR], "outputs": [{"name": "embedding"}]}
 BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/search": {
-        "text": "a star", "like": "test-00003", "plus": ["snow"], "minus": ["sand"], "mode": "vectors",
-        "where": {"parity": "odd"}, "group": "parity", "per_group": 2, "k": 3, "offset": 1,
+        "text": "a star",
+        "like": "test-00003",
+        "plus": ["snow"],
+        "minus": ["sand"],
+        "mode": "vectors",
+        "where": {"parity": "odd"},
+        "group": "parity",
+        "per_group": 2,
+        "k": 3,
+        "offset": 1,
     },
     "/api/v1/browse": {"where": {"parity": "odd"}, "k": 3, "offset": 1},
     "/api/v1/click": {"answer": "x", "item": "test-00003"},
     "/api/v1/explain": {"id": "test-00003", "text": "a red star"},
     "/v2/models/{model}/infer": INFERENCE,
     "/v2/models/{model}/versions/{version}/infer": INFERENCE,
-}  # fmt: skip
+}
 COMPARING = ("/api/v1/click", "/api/v1/comparison")
 """Routes that need a second release: see the folder comparison."""
 PARAMETERS = {
-    "id": "test-00003", "side": "256", "plus": "snow", "minus": "sand", "where": '{"parity": "odd"}',
-    "group": "parity", "per_group": "2", "k": "3", "offset": "1",
-}  # fmt: skip
+    "id": "test-00003",
+    "side": "256",
+    "plus": "snow",
+    "minus": "sand",
+    "where": '{"parity": "odd"}',
+    "group": "parity",
+    "per_group": "2",
+    "k": "3",
+    "offset": "1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +136,12 @@ def test_every_mode_and_each_part_of_an_answer_is_described(
 
 def test_errors_are_described(client: TestClient, document: dict[str, Any]) -> None:
     calls = [
-        ("post", "/api/v1/search", "/api/v1/search", 400), ("get", "/api/v1/item", "/api/v1/item?id=x", 404),
+        ("post", "/api/v1/search", "/api/v1/search", 400),
+        ("get", "/api/v1/item", "/api/v1/item?id=x", 404),
         ("delete", "/api/v1/item", "/api/v1/item?id=x", 404),
         ("get", "/v2/models/{model}", "/v2/models/other", 404),
         ("post", "/v2/models/{model}/infer", "/v2/models/bifocal/infer", 400),
-    ]  # fmt: skip
+    ]
     for method, path, address, status in calls:
         answer = client.request(method, address)
         assert answer.status_code == status

@@ -29,8 +29,10 @@ def encoded(width: int, height: int, form: str = "PNG") -> bytes:
 def declared(width: int, height: int) -> bytes:
     """A PNG of few bytes whose header declares a size."""
     chunks = [
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(b"")), (b"IEND", b""),
-    ]  # fmt: skip
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(b"")),
+        (b"IEND", b""),
+    ]
     parts = [
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in chunks
@@ -110,5 +112,7 @@ def test_all_images_of_a_request_have_a_limit_of_pixels(client: TestClient) -> N
     content = {"name": "image", "shape": [2], "datatype": "BYTES", "data": data[:2]}
     assert client.post(INFER, json={"inputs": [content]}).status_code == 200
     answer = client.post(INFER, json={"inputs": [content | {"shape": [3], "data": data}]})
-    assert answer.json() == {"error": "the images up to row 2 have 100400 pixels, at most 100000 are accepted "
-                             "(BIFOCAL_MAX_TOTAL_PIXELS of the server)"}  # fmt: skip
+    assert answer.json() == {
+        "error": "the images up to row 2 have 100400 pixels, at most 100000 are accepted "
+        "(BIFOCAL_MAX_TOTAL_PIXELS of the server)"
+    }

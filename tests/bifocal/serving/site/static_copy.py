@@ -28,7 +28,8 @@ CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100, PRESENCE)
 
 
 def required_site_files() -> None:
-    """Fetch ONNX Runtime for browsers; without npm, the test fails if .ci/run has it, and is skipped otherwise."""
+    """Fetch ONNX Runtime for browsers; without npm, the test fails if .ci/run has it, and is
+    skipped otherwise."""
     try:
         vendored_files()
     except FileNotFoundError as error:

@@ -1,4 +1,5 @@
-"""Files of the npm package: verified, cached, and an error that says what to do without a network."""
+"""Files of the npm package: verified, cached, and an error that says what to do without a
+network."""
 
 import base64
 import errno
@@ -26,8 +27,11 @@ def pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     digest = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
     file = {"path": "dist/script.mjs", "sha256": hashlib.sha256(SCRIPT).hexdigest()}
     content: dict[str, Any] = {
-        "package": "made", "version": "1.0.0", "integrity": f"sha512-{digest}", "files": {"script.js": file},
-    }  # fmt: skip
+        "package": "made",
+        "version": "1.0.0",
+        "integrity": f"sha512-{digest}",
+        "files": {"script.js": file},
+    }
     monkeypatch.setattr(npm, "PINNED", content)
     monkeypatch.setattr(npm, "PACKAGED", tmp_path / "vendor")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -1,4 +1,5 @@
-"""Places of phrases in a static copy: headless Chromium answers as the service, and a phrase can be absent."""
+"""Places of phrases in a static copy: headless Chromium answers as the service, and a phrase can be
+absent."""
 
 import base64
 import shutil
@@ -34,7 +35,10 @@ SENTENCES = (
     "!?",
 )
 ITEMS = ("test-00000", "test-00007", "test-00201")
-EXPLAIN = "([id, text]) => import('./page/api.js').then(api => api.explain(id, text, new AbortController().signal))"
+EXPLAIN = (
+    "([id, text]) => import('./page/api.js').then(api => api.explain(id, text, new "
+    "AbortController().signal))"
+)
 
 
 @dataclass
@@ -56,7 +60,8 @@ def copy(
     graph_cache: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Copy]:
-    """The copy of a run with a pointing head that compares phrases by a sentence encoder, or by words."""
+    """The copy of a run with a pointing head that compares phrases by a sentence encoder, or by
+    words."""
     folder = tmp_path_factory.mktemp("places")
     texts = [name for names in NAMES for name in names] + DEFINITIONS
     path = (

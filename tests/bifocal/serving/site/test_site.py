@@ -1,4 +1,5 @@
-"""The static copy in headless Chromium: pages, errors, links, axe, no other host; its answers: ``test_interfaces``."""
+"""The static copy in headless Chromium: pages, errors, links, axe, no other host; its answers:
+``test_interfaces``."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +16,10 @@ from tests.bifocal.serving.site.static_copy import DELETED, REMOVED, serve_files
 from tests.browser import open_tab, violations
 
 QUERIES = ("a red star on sand with a blue moon", "a, !?")
-SEARCH = "async query => (await import('./page/api.js')).search(query, null, new AbortController().signal)"
+SEARCH = (
+    "async query => (await import('./page/api.js')).search(query, null, new "
+    "AbortController().signal)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +91,10 @@ def test_pages_follow_each_other(tab: Page) -> None:
     ],
 )
 def test_bad_requests_have_a_reason(tab: Page, query: dict[str, Any], reason: str) -> None:
-    script = f"query => ({SEARCH})(query).then(() => 'found', error => `${{error.status}} ${{error.message}}`)"
+    script = (
+        f"query => ({SEARCH})(query).then(() => 'found', error => `${{error.status}} "
+        "${error.message}`)"
+    )
     found = tab.evaluate(
         script, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query
     )
@@ -175,7 +182,10 @@ def test_a_copy_on_a_disk_says_that_it_needs_a_server(
     with browser.new_context() as context:
         page = context.new_page()
         page.goto((copied[0] / "index.html").as_uri())
-        text = "This page needs a web server: run python -m http.server in its folder, and open http://localhost:8000."
+        text = (
+            "This page needs a web server: run python -m http.server in its folder, and open "
+            "http://localhost:8000."
+        )
         expect(page.locator("main")).to_have_text(text, use_inner_text=True)
         expect(page.locator("#search")).to_be_hidden()
         assert not violations(page)

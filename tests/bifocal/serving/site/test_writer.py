@@ -1,4 +1,5 @@
-"""The files of the static copy: nothing of deleted images, the size, and graphs of int8 near those of float32."""
+"""The files of the static copy: nothing of deleted images, the size, and graphs of int8 near those
+of float32."""
 
 import json
 from contextlib import suppress
@@ -103,8 +104,11 @@ def write_graph(file: Path, last: str) -> None:
         else helper.make_node("MatMul", ["sentence", "layer"], ["output"]),
     ]
     shapes = {
-        "table": (300, 64), "product": (64, 32), "input": (1, 64, 32), "recurrent": (1, 64, 16),
-    }  # fmt: skip
+        "table": (300, 64),
+        "product": (64, 32),
+        "input": (1, 64, 32),
+        "recurrent": (1, 64, 16),
+    }
     weights = {
         name: RANDOM.normal(size=shape).astype(np.float32) / 4 for name, shape in shapes.items()
     }

@@ -1,4 +1,5 @@
-"""Sentence vectors and states equal the equations of transformers, and problems of a folder are named."""
+"""Sentence vectors and states equal the equations of transformers, and problems of a folder are
+named."""
 
 import json
 import math
@@ -26,7 +27,8 @@ def folder() -> Path:
 
 
 def bert(weights: dict[str, Tensor], ids: list[int]) -> Tensor:
-    """Hidden states (T, K) of BERT in float64: Devlin et al., NAACL 2019, on Vaswani et al., NIPS 2017."""
+    """Hidden states (T, K) of BERT in float64: Devlin et al., NAACL 2019, on Vaswani et al., NIPS
+    2017."""
     w = {name: tensor.double() for name, tensor in weights.items()}
 
     def linear(name: str, x: Tensor) -> Tensor:
@@ -108,8 +110,10 @@ def test_other_poolings_and_a_dense_layer(
 ) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
     (copy / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    entries = [{"path": path, "type": f"s.{kind}"} for path, kind in
-               (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense"))]  # fmt: skip
+    entries = [
+        {"path": path, "type": f"s.{kind}"}
+        for path, kind in (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense"))
+    ]
     (copy / "modules.json").write_text(json.dumps(entries))
     weight, bias = torch.randn(3, DIM * len(poolings)), torch.randn(3)
     (copy / "2_Dense").mkdir()
@@ -176,7 +180,10 @@ def test_downloaded_files_are_those_of_a_folder(folder: Path, tmp_path: Path) ->
     with serve_hub(tmp_path / "hub") as hub:
         vectorizer = SentenceVectors(model="a/b")
         vectorizer.fit([], seed=0)
-        missing = rf"a/c cannot be downloaded .*: {hub.address}/a/c/tree/main has the files. Set path to a folder with"
+        missing = (
+            rf"a/c cannot be downloaded .*: {hub.address}/a/c/tree/main has the files. Set "
+            r"path to a folder with"
+        )
         with pytest.raises(FileNotFoundError, match=missing):
             SentenceVectors(model="a/c").fit([], seed=0)
     np.testing.assert_array_equal(

@@ -100,7 +100,8 @@ def test_other_weights_stay_whatever_a_phase_thaws(
         expected = {name for name in start if name.startswith("projection.")}
         if epoch:
             expected |= {name for name in start if any(part in name for part in trained)}
-        # Rows of tokens that no sentence has do change, by the weight decay; A has no gradient while B is zero.
+        # Rows of tokens that no sentence has do change, by the weight decay; A has no gradient
+        # while B is zero.
         assert changed == expected
 
 

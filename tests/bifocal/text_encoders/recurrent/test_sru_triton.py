@@ -1,4 +1,5 @@
-"""Triton kernels against the PyTorch recurrence, in float64, on Triton's interpreter, without a GPU."""
+"""Triton kernels against the PyTorch recurrence, in float64, on Triton's interpreter, without a
+GPU."""
 
 import os
 import subprocess

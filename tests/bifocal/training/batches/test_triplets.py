@@ -15,10 +15,16 @@ def new_model(semantic: SemanticPairs) -> TwoBranchModel:
     torch.manual_seed(0)
     pairs = semantic.pairs
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
+        {
+            "name": "TwoBranchModel",
+            "dim": 8,
+            "image_encoder": "LinearEncoder",
+            "text_encoder": "BagOfWordsEncoder",
+        },
         feature_dim=pairs.features.dim,
-        text_dim=pairs.text.dim, text_format="sparse",
-    )  # fmt: skip
+        text_dim=pairs.text.dim,
+        text_format="sparse",
+    )
     assert isinstance(model, TwoBranchModel)
     return model
 

@@ -1,4 +1,5 @@
-"""Class probabilities times sentence vectors of classes, against loops over the equation, and its errors."""
+"""Class probabilities times sentence vectors of classes, against loops over the equation, and its
+errors."""
 
 from pathlib import Path
 from typing import Any

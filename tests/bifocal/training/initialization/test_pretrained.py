@@ -1,4 +1,5 @@
-"""Zero-shot floor with a small contrastive model of random weights: baselines, residual heads, their blend weight."""
+"""Zero-shot floor with a small contrastive model of random weights: baselines, residual heads,
+their blend weight."""
 
 import json
 from pathlib import Path
@@ -40,7 +41,8 @@ COLORS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white"
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
-    """Images of one color and noise, with one caption each; features and text of one contrastive model."""
+    """Images of one color and noise, with one caption each; features and text of one contrastive
+    model."""
     root, random = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     ids = [f"{name}{number}" for number in range(6) for name in COLORS]
     for image_id in ids:

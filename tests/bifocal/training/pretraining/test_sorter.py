@@ -56,7 +56,8 @@ def test_synthetic_scores_are_four_distributions_in_equal_parts() -> None:
     in_range = scores.abs().amax(dim=1) <= 1
     assert in_range[even].all()
     assert even.float().mean().item() == pytest.approx(0.25, abs=0.03)
-    # Normal vectors and nearly all mixtures leave [-1, 1]; a uniform vector never does, and is not even.
+    # Normal vectors and nearly all mixtures leave [-1, 1]; a uniform vector never does, and is not
+    # even.
     assert (in_range & ~even).float().mean().item() == pytest.approx(0.25, abs=0.05)
     assert scores[in_range & ~even].std().item() == pytest.approx(3**-0.5, abs=0.02)
 

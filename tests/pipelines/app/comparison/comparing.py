@@ -23,9 +23,13 @@ CHAMPION, CANDIDATE = "models:/bifocal@champion", "models:/bifocal@candidate"
 GOOD, BAD = 1, 2
 """Numbers of the versions, see the fixture ``registry``."""
 RULE = {
-    "searches": 60, "min_searches": 50, "error_rate": 0.05, "max_rises": {"nothing_found": 0.1, "errors": 0.2},
-    "max_drops": {"relevance": 0.1}, "max_ratios": {"latency_p50": 50.0},
-}  # fmt: skip
+    "searches": 60,
+    "min_searches": 50,
+    "error_rate": 0.05,
+    "max_rises": {"nothing_found": 0.1, "errors": 0.2},
+    "max_drops": {"relevance": 0.1},
+    "max_ratios": {"latency_p50": 50.0},
+}
 
 
 def name_releases(champion: int, candidate: int) -> None:

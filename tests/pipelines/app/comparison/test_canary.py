@@ -130,9 +130,11 @@ def check_canary(state: Any, answers: dict[str, list[Any]], clicked: Counter[str
         assert sum(counts["searches"]) == sum(counts["latency"]) == len(found)
         assert report[arm]["name"] == found[0]["model"]
         expected = {
-            "errors": 0.0, "nothing_found": np.mean([not answer["found"] for answer in found]),
-            "relevance": np.mean([relevance(answer) for answer in found]), "clicks": clicked[name] / len(found),
-        }  # fmt: skip
+            "errors": 0.0,
+            "nothing_found": np.mean([not answer["found"] for answer in found]),
+            "relevance": np.mean([relevance(answer) for answer in found]),
+            "clicks": clicked[name] / len(found),
+        }
         for metric, value in expected.items():
             assert metrics[metric][arm]["value"] == pytest.approx(value, abs=1e-6), metric
             low, high = metrics[metric][arm]["interval"]

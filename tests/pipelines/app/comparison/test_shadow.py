@@ -85,7 +85,8 @@ def check_shadow(sentences: list[str]) -> None:
         for _ in range(WAITING + 10):
             search(address, "a", text="a waiting star")
         stuck = report()
-        # The thread has one search, and the task of the queue takes it out: the others wait or are dropped.
+        # The thread has one search, and the task of the queue takes it out: the others wait or are
+        # dropped.
         assert 8 <= stuck["dropped"] <= 10
         assert sum(stuck["compared"]) == len(answers)
         Damaged.go.set()
@@ -95,7 +96,8 @@ def check_shadow(sentences: list[str]) -> None:
 
 
 def check_failing_canary() -> None:
-    """Let a canary fail, promote it, return to the previous champion, and take the candidate away."""
+    """Let a canary fail, promote it, return to the previous champion, and take the candidate
+    away."""
     with serve("canary", 1.0) as address:
         assert search(address, "a", text="a star")["model"].startswith("bifocal version 1")
         assert search(address, "a", text="a failing star")["model"].startswith("bifocal version 2")

@@ -1,4 +1,5 @@
-"""The networks of the packages of the extra small: found, checked, converted once, and answered by the cache."""
+"""The networks of the packages of the extra small: found, checked, converted once, and answered by
+the cache."""
 
 import hashlib
 from importlib.machinery import ModuleSpec

@@ -1,4 +1,5 @@
-"""Parameters of ``bifocal train``: its recipe, and weights of a file, else a download, else of the demo."""
+"""Parameters of ``bifocal train``: its recipe, and weights of a file, else a download, else of the
+demo."""
 
 import shutil
 import socket

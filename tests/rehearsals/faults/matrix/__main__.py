@@ -1,10 +1,12 @@
-"""Run an operation with faults at its system calls, in forks of this process, which has imported everything.
+"""Run an operation with faults at its system calls, in forks of this process, which has imported
+everything.
 
 LD_PRELOAD=SHIM python -m tests.rehearsals.faults.matrix FOLDER POINTS OPERATION KEPT
 
-The shim is shim.c, compiled: it kills a fork before a call that changes a file, or fails one of its writes, or all from
-one on. At most POINTS points of each kind are spread over the calls. Writes a JSON object to KEPT, points by kind of
-fault, after each kind; a second start goes on with the others.
+The shim is shim.c, compiled: it kills a fork before a call that changes a file, or fails one of its
+writes, or all from one on. At most POINTS points of each kind are spread over the calls. Writes a
+JSON object to KEPT, points by kind of fault, after each kind; a second start goes on with the
+others.
 """
 
 import ctypes
@@ -39,7 +41,8 @@ class Trials:
         self._work.rename(self._base)
 
     def _warm(self, folder: Path) -> None:
-        """Run the operation undisturbed in this process, in another folder: each fork inherits imports and caches."""
+        """Run the operation undisturbed in this process, in another folder: each fork inherits
+        imports and caches."""
         self.operation.prepare(folder)
         self.operation.run(folder, 0)
         self.operation.check(folder, {0})
@@ -48,14 +51,16 @@ class Trials:
         gc.freeze()
 
     def at_calls(self, mode: int) -> int:
-        """Run the operation once for each chosen call that is killed, or from which the disk is full."""
+        """Run the operation once for each chosen call that is killed, or from which the disk is
+        full."""
         calls = list(self._chosen(mode))
         for call in calls:
             self._check(f"{NAMES[mode]} call {call}", {0: self._start(0, mode, call)})
         return len(calls)
 
     def at_once(self) -> int:
-        """Run the operation twice at once, and kill the first at a random call in half of the trials."""
+        """Run the operation twice at once, and kill the first at a random call in half of the
+        trials."""
         calls, moments, number = (
             max(self._count(KILL), 1),
             random.Random(0),

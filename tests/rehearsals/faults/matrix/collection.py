@@ -54,7 +54,8 @@ class Delete:
         delete_command.main([str(number), "--run", str(folder)], standalone_mode=False)
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
-        """Check that collection, index, images and manifests agree; then delete both items, with their vectors."""
+        """Check that collection, index, images and manifests agree; then delete both items, with
+        their vectors."""
         latest_run(folder)
         self._check_state(folder, acknowledged)
         self.run(folder, 0)
@@ -104,7 +105,8 @@ class Add:
         index_folder(folder / "pictures", folder / "encoders", folder / "run")
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
-        """Check that collection, index and encoders are of one state, and index the folder again."""
+        """Check that collection, index and encoders are of one state, and index the folder
+        again."""
         found = self._items(folder)
         assert found == self.new if acknowledged else found in (self.old, self.new), found
         self.run(folder, 0)

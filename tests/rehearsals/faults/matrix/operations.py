@@ -16,7 +16,8 @@ class Operation(Protocol):
         """Run the command; commands of two numbers may run at once."""
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
-        """Run the next command: the state is the old one or the new one, and the new one for acknowledged commands."""
+        """Run the next command: the state is the old one or the new one, and the new one for
+        acknowledged commands."""
 
 
 PLACES = {

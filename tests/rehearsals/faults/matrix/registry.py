@@ -76,7 +76,8 @@ class Rollback:
         promote.main(["--rollback", "--reason", "wrong answers"], standalone_mode=False)
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
-        """Check aliases and veto when the next command holds the lock, and that a rollback ends in the new state."""
+        """Check aliases and veto when the next command holds the lock, and that a rollback ends in
+        the new state."""
         _open(folder)
         _unlock()
         with alias_lock(MODEL, 60):
@@ -117,7 +118,8 @@ class AddRelease:
         release.main([str(folder / "run")], standalone_mode=False)
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
-        """Check that the version has a whole release, and that the next command adds the new one."""
+        """Check that the version has a whole release, and that the next command adds the new
+        one."""
         _open(folder)
         _unlock()
         old, found = (folder / "old").read_text(), self._digest()

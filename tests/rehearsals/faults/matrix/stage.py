@@ -43,7 +43,8 @@ class Commit:
         artifacts.commit_all(partials, self.fingerprint)
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
-        """Check that both artifacts are of one state, and that an interrupted commit keeps the checkpoints."""
+        """Check that both artifacts are of one state, and that an interrupted commit keeps the
+        checkpoints."""
         for name in ("a", "b"):
             artifacts.check_files(folder / name)
         found = {(folder / name / "file").read_text() for name in ("a", "b")}

@@ -24,7 +24,8 @@ class Train:
         artifacts.commit(partial, folder / "embedding", {"component": "train"})
 
     def check(self, folder: Path, acknowledged: Container[int]) -> None:
-        """Check that there is a whole network or none, and that the next training ends with the undisturbed weights."""
+        """Check that there is a whole network or none, and that the next training ends with the
+        undisturbed weights."""
         if (folder / "embedding").exists():
             self._check_weights(folder)
         else:

@@ -11,7 +11,8 @@ from tests.rehearsals.papers.pictures import Picture
 
 
 def write_annotations(pictures: Sequence[Picture], root: Path) -> None:
-    """Write captions and instances of ``train2014`` and ``val2014``; the photographs belong to Karpathy's split."""
+    """Write captions and instances of ``train2014`` and ``val2014``; the photographs belong to
+    Karpathy's split."""
     (root / "annotations").mkdir(parents=True, exist_ok=True)
     for subset in ("train2014", "val2014"):
         chosen = [picture for picture in pictures if coco_file(picture)[0] == subset]

@@ -1,4 +1,5 @@
-"""A detector's boxes and features, one ``.npz`` file per image; training images have ground-truth boxes too."""
+"""A detector's boxes and features, one ``.npz`` file per image; training images have ground-truth
+boxes too."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ PROPOSALS = 16
 
 
 def write_detector_arrays(pictures: Sequence[Picture], root: Path) -> None:
-    """Write ``<number>.npz`` with x, bbox, image_w and image_h, and x_truth and bbox_truth of the training images."""
+    """Write ``<number>.npz`` with x, bbox, image_w and image_h, and x_truth and bbox_truth of the
+    training images."""
     root.mkdir(parents=True, exist_ok=True)
     for picture in pictures:
         boxes, features = region_features(picture, PROPOSALS, DIM)

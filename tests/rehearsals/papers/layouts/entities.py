@@ -1,4 +1,5 @@
-"""Flickr30k Entities: ``Sentences/*.txt``, ``Annotations/*.xml``, lists of splits and the photographs of Flickr30k."""
+"""Flickr30k Entities: ``Sentences/*.txt``, ``Annotations/*.xml``, lists of splits and the
+photographs of Flickr30k."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from tests.rehearsals.papers.pictures import Picture
 
 
 def write_flickr30k_entities(pictures: Sequence[Picture], root: Path) -> None:
-    """Write the corpus; a group of objects is one coreference chain, and the background is a scene without a box."""
+    """Write the corpus; a group of objects is one coreference chain, and the background is a scene
+    without a box."""
     for folder in ("Sentences", "Annotations"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for split in SPLITS:

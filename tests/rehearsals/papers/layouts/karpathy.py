@@ -1,4 +1,5 @@
-"""Karpathy's ``dataset_coco.json`` and ``dataset_flickr30k.json``, with the photographs in their published folders."""
+"""Karpathy's ``dataset_coco.json`` and ``dataset_flickr30k.json``, with the photographs in their
+published folders."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""Labeled corpora: LaMem's lists, MediaEval's CSV files, PASCAL VOC's XML files and lists, ImageNet's folders."""
+"""Labeled corpora: LaMem's lists, MediaEval's CSV files, PASCAL VOC's XML files and lists,
+ImageNet's folders."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +34,8 @@ def write_lamem(pictures: Sequence[Picture], root: Path) -> None:
 
 
 def write_mediaeval(pictures: Sequence[Picture], root: Path) -> None:
-    """Write both CSV files, ``frames/`` with one frame of each video, and half of the training pictures as LaMem's."""
+    """Write both CSV files, ``frames/`` with one frame of each video, and half of the training
+    pictures as LaMem's."""
     (root / "frames").mkdir(parents=True, exist_ok=True)
     half = sum(picture.split == "train" for picture in pictures) // 2
     of_lamem = [picture for picture in pictures if picture.split == "train"][:half]
@@ -50,7 +52,8 @@ def write_mediaeval(pictures: Sequence[Picture], root: Path) -> None:
 
 
 def write_voc(pictures: Sequence[Picture], root: Path) -> None:
-    """Write ``Annotations/``, ``ImageSets/Main/`` and ``JPEGImages/``; each of ten shapes has the name of a class."""
+    """Write ``Annotations/``, ``ImageSets/Main/`` and ``JPEGImages/``; each of ten shapes has the
+    name of a class."""
     for folder in ("Annotations", "ImageSets/Main"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for split in SPLITS:

@@ -9,9 +9,11 @@ from tests.rehearsals.papers.pictures import Picture
 
 
 def write_referit(pictures: Sequence[Picture], root: Path) -> None:
-    """Write boxes, sizes, and per split the descriptions and the list of images; boxes include their last pixel.
+    """Write boxes, sizes, and per split the descriptions and the list of images; boxes include
+    their last pixel.
 
-    Every listed image has a description, as in the published lists: pictures without single objects are left out.
+    Every listed image has a description, as in the published lists: pictures without single objects
+    are left out.
     """
     boxes: dict[str, list[float]] = {}
     queries: dict[str, dict[str, list[str]]] = {split: {} for split in SPLITS}

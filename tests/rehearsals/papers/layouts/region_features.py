@@ -15,7 +15,8 @@ NAMES = {"train": "train", "val": "dev", "test": "test"}
 
 
 def write_precomputed(pictures: Sequence[Picture], root: Path) -> None:
-    """Write SCAN's ``{split}_ims.npy``, ``{split}_caps.txt`` and ``{split}_ids.txt``, with an id per caption."""
+    """Write SCAN's ``{split}_ims.npy``, ``{split}_caps.txt`` and ``{split}_ids.txt``, with an id
+    per caption."""
     root.mkdir(parents=True, exist_ok=True)
     for split, name in NAMES.items():
         chosen = [picture for picture in pictures if picture.split == split]
@@ -32,7 +33,8 @@ def write_precomputed(pictures: Sequence[Picture], root: Path) -> None:
 def write_bottom_up(
     pictures: Sequence[Picture], root: Path, image_id: Callable[[Picture], int]
 ) -> None:
-    """Write two TSV files as Anderson et al. publish them, with the images in another order than the corpus."""
+    """Write two TSV files as Anderson et al. publish them, with the images in another order than
+    the corpus."""
     root.mkdir(parents=True, exist_ok=True)
     for number in range(2):
         rows = []

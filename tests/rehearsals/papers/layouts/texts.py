@@ -20,7 +20,8 @@ LICENSE = (
 
 
 def write_word2vec(captions: Iterable[str], path: Path, dim: int = 300) -> None:
-    """Write a random vector for each word of the captions, and for a few others, as Google publishes its vectors."""
+    """Write a random vector for each word of the captions, and for a few others, as Google
+    publishes its vectors."""
     path.parent.mkdir(parents=True, exist_ok=True)
     words = [*OTHERS, *sorted({token for caption in captions for token in tokenize(caption)})]
     vectors = np.random.default_rng(0).standard_normal((len(words), dim)).astype("<f4")
@@ -31,7 +32,8 @@ def write_word2vec(captions: Iterable[str], path: Path, dim: int = 300) -> None:
 
 
 def write_skip_thoughts(captions: Iterable[str], root: Path, dim: int = 64) -> None:
-    """Write ``utable.npy``, a pickled object array, and ``dictionary.txt``, and convert them as a user does."""
+    """Write ``utable.npy``, a pickled object array, and ``dictionary.txt``, and convert them as a
+    user does."""
     root.mkdir(parents=True, exist_ok=True)
     words = [
         "<eos>",
@@ -46,7 +48,8 @@ def write_skip_thoughts(captions: Iterable[str], root: Path, dim: int = 64) -> N
 
 
 def write_wordnet(captions: Iterable[str], root: Path) -> None:
-    """Write ``index.noun`` and ``noun.exc``: the words of the captions, words in -s and -es as plurals."""
+    """Write ``index.noun`` and ``noun.exc``: the words of the captions, words in -s and -es as
+    plurals."""
     root.mkdir(parents=True, exist_ok=True)
     words = {token for caption in captions for token in tokenize(caption)}
     nouns = {
@@ -62,7 +65,8 @@ def write_wordnet(captions: Iterable[str], root: Path) -> None:
 def write_elmo(captions: Iterable[str], root: Path) -> None:
     """Write ``options.json`` and the HDF5 weights of a small network with random weights.
 
-    Its vectors of the captions' words have mean 0 and variance 1: otherwise all words of random weights are similar.
+    Its vectors of the captions' words have mean 0 and variance 1: otherwise all words of random
+    weights are similar.
     """
     root.mkdir(parents=True, exist_ok=True)
     options = ElmoOptions(

@@ -1,4 +1,5 @@
-"""Visual Genome: images, region descriptions, DenseCap's splits, ``VG_100K/`` and ``VG_100K_2/``."""
+"""Visual Genome: images, region descriptions, DenseCap's splits, ``VG_100K/`` and
+``VG_100K_2/``."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ URL = "https://cs.stanford.edu/people/rak248"
 
 
 def genome_id(picture: Picture) -> int:
-    """Return the published number of a picture in Visual Genome; it differs from its number in COCO."""
+    """Return the published number of a picture in Visual Genome; it differs from its number in
+    COCO."""
     return 2_300_000 + 3 * picture.number
 
 

@@ -1,4 +1,5 @@
-"""ImageFolder answers every kind of broken input with one clear error, or lists it with its reason."""
+"""ImageFolder answers every kind of broken input with one clear error, or lists it with its
+reason."""
 
 import json
 import os
@@ -18,14 +19,22 @@ from tests.bifocal.datasets.corpora.image_folder.writers import (
 )
 
 INSIDE = (
-    "./3.jpg", " 3.jpg ", ".\\3.jpg", "3.JPG", "3", "photos/3.jpg", "C:\\my photos\\3.jpg", "/old/place/3.jpg",
+    "./3.jpg",
+    " 3.jpg ",
+    ".\\3.jpg",
+    "3.JPG",
+    "3",
+    "photos/3.jpg",
+    "C:\\my photos\\3.jpg",
+    "/old/place/3.jpg",
     "%33.jpg",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("name", [*INSIDE, "a/../3.jpg", "/etc/passwd"])
 def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> None:
-    """Names that mean a file of the folder find it; others are rejected, and nothing outside is read."""
+    """Names that mean a file of the folder find it; others are rejected, and nothing outside is
+    read."""
     rows = [*ROWS[:6], *ROWS[8:]]
     (root / "captions.csv").write_text(
         "\n".join(["image,caption", *map(",".join, rows), f"{name},the third"])
@@ -98,7 +107,10 @@ def test_a_delimiter_of_the_rows_alone_is_an_error(root: Path, tmp_path: Path) -
 
 
 BAD_ROWS: dict[str, tuple[str, str]] = {
-    "too many fields": ("0.jpg,red, white and blue", "3 fields, but the header has 2: quote a text that"),
+    "too many fields": (
+        "0.jpg,red, white and blue",
+        "3 fields, but the header has 2: quote a text that",
+    ),
     "too few fields": ("0.jpg", "1 fields, but the header has 2"),
     "no image": (",a text", "image is '': expected the path of an image"),
     "no caption": ("0.jpg,", "caption is empty"),
@@ -115,7 +127,7 @@ BAD_ROWS: dict[str, tuple[str, str]] = {
     "loop of links": ("loop.jpg,a text", "symbolic links"),
     "bomb of pixels": ("huge.png,a text", "more than max_pixels"),
     "a text in place of an image": ("fake.jpg,a text", "not an image in a supported format"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
@@ -152,9 +164,15 @@ BAD_JSON_LINES: dict[str, tuple[str, str]] = {
     "no list of boxes": (BOXES.replace("[%s]", "%s") % "{}", "phrases is"),
     "a null phrase": (BOXES.replace('"b"', "null") % "", "phrases is"),
     "boxes that are not finite": (BOXES % "[1, 2, 3, NaN]", "not finite"),
-    "another split": ('{"image": "0.jpg", "text": "a", "split": "holdout"}', "split is 'holdout': expected train, val"),
-    "two splits": ('{"image": "1.jpg", "text": "a", "split": "test"}', "an earlier row has 'train' for 1.jpg"),
-}  # fmt: skip
+    "another split": (
+        '{"image": "0.jpg", "text": "a", "split": "holdout"}',
+        "split is 'holdout': expected train, val",
+    ),
+    "two splits": (
+        '{"image": "1.jpg", "text": "a", "split": "test"}',
+        "an earlier row has 'train' for 1.jpg",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BAD_JSON_LINES)

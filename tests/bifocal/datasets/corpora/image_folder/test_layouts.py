@@ -1,4 +1,5 @@
-"""Layouts of data sets as people have them on disk: from Kaggle, from Hugging Face, and tables of other programs."""
+"""Layouts of data sets as people have them on disk: from Kaggle, from Hugging Face, and tables of
+other programs."""
 
 import json
 import unicodedata

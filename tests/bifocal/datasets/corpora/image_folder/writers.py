@@ -1,4 +1,5 @@
-"""Folders of images with captions in the formats that people have, and the dataset that is made of one."""
+"""Folders of images with captions in the formats that people have, and the dataset that is made of
+one."""
 
 import io
 import json
