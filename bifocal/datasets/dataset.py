@@ -11,6 +11,7 @@ import pandas as pd
 from bifocal.datasets.base import SPLITS, UNCAPTIONED
 from bifocal.datasets.remote_files import is_address, local_copy
 from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, METADATA_FILE, PHRASES, read_table
+from bifocal.durable import path_inside
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class Dataset:
 
         Raises:
             KeyError: the dataset has no such image.
-            ValueError: the corpus publishes only features, no image files; or no function for
-                addresses is set.
+            ValueError: the corpus publishes only features, no image files; its path leads out
+                of the folder; or no function for addresses is set.
             OSError: the image cannot be downloaded, or has changed since the dataset was written.
         """
         if image_id not in self._paths:
@@ -78,7 +79,7 @@ class Dataset:
             raise ValueError(f"image {image_id!r} has no file: its corpus publishes only features")
         if self.image_address is not None:
             return local_copy(posixpath.join(self.image_address, path), self._digests[image_id])
-        return self.image_root / path
+        return path_inside(self.image_root, path)
 
     @cached_property
     def _digests(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ or discards it.
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
 from bifocal.durable.files import append_line, cache_folder, clear, replace_file, write_text
+from bifocal.durable.inside import open_inside, path_inside
 from bifocal.durable.locks import hold, locked, release
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "hold",
     "locked",
     "new_folder",
+    "open_inside",
+    "path_inside",
     "reading",
     "release",
     "replace_file",

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
-from bifocal.durable import Change
+from bifocal.durable import Change, path_inside
 from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
@@ -23,7 +23,6 @@ from bifocal.search.collection.format import (
     UNPACKED,
     VECTORS,
     Description,
-    path_inside,
     read_items,
     shard_name,
     stored_states,

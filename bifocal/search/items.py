@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from bifocal.datasets.base import META
-from bifocal.search.collection.format import path_inside
+from bifocal.durable import path_inside
 
 CACHED = 4096
 """Items whose facts stay in memory."""

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.datasets.remote_files import is_address
+from bifocal.durable import path_inside
 from bifocal.onnx.files import read_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
@@ -22,7 +23,6 @@ from bifocal.search.collection.format import (
     VECTORS,
     Description,
     ModelIdentity,
-    path_inside,
     read_items,
     shard_name,
     stored_states,

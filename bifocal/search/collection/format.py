@@ -184,18 +184,6 @@ def shard_name(number: int) -> str:
     return f"{number:05d}"
 
 
-def path_inside(root: Path, name: str) -> Path:
-    """Return the resolved path of an image below ``root``; raise ``ValueError`` for a path out of
-    it."""
-    folder = root.resolve()
-    path = (folder / name).resolve()  # of an absolute name: the name
-    if Path(name).is_absolute() or not path.is_relative_to(folder):
-        raise ValueError(
-            f"the image {name!r} of the collection is not a path inside its folder {root}"
-        )
-    return path
-
-
 def file_states(folder: Path, names: Sequence[str]) -> NDArray[np.int64]:
     """Return the states (n, 4) of files before they are read, ``UNKNOWN`` if changed in the last
     two seconds."""

@@ -1,0 +1,54 @@
+"""Files below a folder that somebody else may have written, and files that only this user makes."""
+
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path, PurePath
+
+
+def path_inside(root: Path, name: str | PurePath) -> Path:
+    """Return the resolved path of ``name`` below a folder.
+
+    Links are followed, as long as they stay in the folder: hand the path to what opens files by
+    name, and use ``open_inside`` for everything else.
+
+    Raises:
+        ValueError: the name is absolute, has "..", or leads out of the folder by a link.
+    """
+    folder, pure = os.path.realpath(root), PurePath(name)
+    path = folder if "\0" in str(name) else os.path.realpath(Path(folder, name))
+    is_below = os.path.commonpath([folder, path]) == folder != path
+    if pure.is_absolute() or pure.drive or ".." in pure.parts or not is_below:
+        raise ValueError(f"{str(name)!r} is not a path inside its folder {root}")
+    return Path(path)
+
+
+def open_inside(root: Path, name: str | PurePath) -> BufferedReader:
+    """Open a regular file below a folder, once.
+
+    The path is resolved, then walked folder by folder without links: a file that is exchanged for a
+    link in between is not opened.
+
+    Raises:
+        ValueError: the name leads out of the folder, or is not a regular file.
+    """
+    path, folder = path_inside(root, name), Path(os.path.realpath(root))
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for its writer
+    no_link = getattr(os, "O_NOFOLLOW", 0)
+    if os.open not in os.supports_dir_fd:  # Windows
+        return _regular(os.open(path, flags | getattr(os, "O_BINARY", 0)), path)
+    descriptor = os.open(folder, flags | os.O_DIRECTORY)
+    for part in path.relative_to(folder).parts:
+        try:
+            below = os.open(part, flags | no_link, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return _regular(descriptor, path)
+
+
+def _regular(descriptor: int, path: Path) -> BufferedReader:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path} is not a regular file")
+    return os.fdopen(descriptor, "rb")

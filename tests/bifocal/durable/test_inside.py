@@ -1,0 +1,101 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bifocal.durable import inside as module
+from bifocal.durable import open_inside, path_inside
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    folder = tmp_path / "root"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "file").write_text("file")
+    (folder / "a" / "b" / "file").write_text("deep")
+    (folder / "near").symlink_to("file")
+    (folder / "a" / "near").symlink_to("b")
+    (folder / "far").symlink_to(tmp_path / "outside" / "secret")
+    (folder / "a" / "out").symlink_to("../../outside")
+    (folder / "loop").symlink_to("loop")
+    (folder / "up").symlink_to("..")
+    return folder
+
+
+PARTS = (
+    "..",
+    ".",
+    "",
+    "a",
+    "b",
+    "file",
+    "near",
+    "far",
+    "out",
+    "loop",
+    "up",
+    "root",
+    "secret",
+    "\0",
+)
+
+
+@given(
+    parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=5),
+    is_absolute=st.booleans(),
+)
+def test_only_regular_files_below_the_folder_are_opened(tmp_path_factory, parts, is_absolute):
+    root_folder = root.__wrapped__(tmp_path_factory.mktemp("world"))
+    name = "/".join(parts)
+    name = f"{root_folder}/{name}" if is_absolute else name
+    real = None if "\0" in name else Path(os.path.realpath(root_folder / name))
+    accepted = (
+        not name.startswith("/")
+        and ".." not in parts
+        and real is not None
+        and real.is_file()
+        and real.is_relative_to(root_folder)
+    )
+    try:
+        with open_inside(root_folder, name) as file:
+            assert file.read() == real.read_bytes() != b"secret"
+            assert path_inside(root_folder, name) == real
+        assert accepted
+    except (ValueError, OSError):
+        assert not accepted
+
+
+@pytest.mark.parametrize("name", ["near", "a/near/file"])
+def test_a_link_that_is_made_after_the_check_is_not_followed(root, monkeypatch, name):
+    """The place is exchanged for a link between the two: the descriptors of the walk refuse it."""
+    checked = path_inside(root, name)
+
+    def exchange(folder, given):
+        place = folder / "file" if given == "near" else folder / "a" / "b"
+        place.rename(place.with_name("moved"))
+        place.symlink_to(place.with_name("moved"))
+        return checked
+
+    monkeypatch.setattr(module, "path_inside", exchange)
+    with pytest.raises(OSError, match=r"Too many levels|Not a directory"):
+        open_inside(root, name)
+
+
+def test_a_named_pipe_is_refused_at_once(root):
+    os.mkfifo(root / "pipe")
+    with pytest.raises(ValueError, match="not a regular file"):
+        open_inside(root, "pipe")
+
+
+def test_no_descriptor_stays_open(root):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for name in ("file", "a/b/file", "far", "a", "loop", "none", "a/out/secret"):
+        try:
+            open_inside(root, name).close()
+        except (OSError, ValueError):
+            continue
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
