@@ -4,6 +4,7 @@ store."""
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -122,4 +123,9 @@ def project_folder() -> Path:
     deletes."""
     if "DVC_ROOT" in os.environ:
         return Path(os.environ["DVC_ROOT"]).resolve()
-    return Path(ask_git("rev-parse", "--show-toplevel") or Path.cwd()).resolve()
+    return _top_level(Path.cwd())
+
+
+@cache  # each request to MLflow asks for it
+def _top_level(folder: Path) -> Path:
+    return Path(ask_git("rev-parse", "--show-toplevel", folder=folder) or folder).resolve()

@@ -17,7 +17,7 @@ import click
 import mlflow
 
 from bifocal.progress import printable
-from runtime.mlflow.connection import allowed, connect, mlflow_errors_as_oserror
+from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.lock import check_lock, log_record, promotion_lock, read_records, remove_lock
 from runtime.mlflow.registry import (
     RELEASE_TAG,
@@ -30,7 +30,7 @@ from runtime.mlflow.registry import (
 )
 
 VETO, PLAN_TAG = "promotion.veto", "promotion.plan"
-"""Tags: of decisions, besides ``promotion``, ``promotion.<detail>`` of the last one, and
+"""Tags: of decisions, besides ``promotion``, ``promotion.champion`` and ``promotion.reasons``, and
 ``promotion.online`` for client searches; and a tag that Bifocal does not write any more."""
 MAX_TAG = 4900
 """Characters of a tag's value; MLflow stores 5,000."""
@@ -266,8 +266,6 @@ def log_promotion(
     opponent = str(record["champion"]["version"]) if record["champion"] else "none"
     tags = {"promotion": "accepted" if record["accepted"] else "no", "promotion.champion": opponent}
     tags["promotion.reasons"] = "; ".join(record["reasons"])[:MAX_TAG]
-    metrics = {name: value for name, value in record["metrics"].items() if value is not None}
-    tags |= {allowed(f"promotion.{name}"): f"{value:.4g}" for name, value in metrics.items()}
     if look and look["level"] and look not in read_looks(candidate.model):
         log_record(candidate.model, LOOK, json.dumps(look))
     file = f"promotion/against_{opponent}.json"

@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -42,14 +43,11 @@ for _name in ("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "MLFLOW_ENABLE_PROXY_MUL
 
 
 def connect() -> mlflow.MlflowClient:
-    """Return a client of the server at ``tracking_uri()``."""
+    """Return the client of the server at ``tracking_uri()``, one per address."""
     uri = tracking_uri()
-    scheme, _, path = uri.partition(":///")
     try:
-        if scheme == "sqlite" and "?" not in path and not Path(path).exists():
-            _create_tables(Path(path))
         mlflow.set_tracking_uri(uri)
-        client = mlflow.MlflowClient()
+        return _client(uri)
     except (
         ArgumentError,
         ImportError,
@@ -59,6 +57,14 @@ def connect() -> mlflow.MlflowClient:
         raise OSError(
             redact(f"MLFLOW_TRACKING_URI is {uri}, which is not an address of MLflow: {error}")
         ) from error
+
+
+@cache
+def _client(uri: str) -> mlflow.MlflowClient:
+    scheme, _, path = uri.partition(":///")
+    if scheme == "sqlite" and "?" not in path and not Path(path).exists():
+        _create_tables(Path(path))
+    client = mlflow.MlflowClient(uri)
     if scheme == "sqlite" and uri == project_store():
         _follow_checkout(Path(path))
     return client
