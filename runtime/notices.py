@@ -1,15 +1,13 @@
 """Notices to a web hook, such as Slack's and Mattermost's."""
 
-import json
 import os
-from urllib.request import Request, urlopen
 
 import click
 
+from bifocal.http import request
 from runtime.redaction import redact
 
 VARIABLE = "BIFOCAL_NOTICE_URL"
-TIMEOUT_SECONDS = 20
 
 
 def send_notice(text: str, color: str = "red") -> int:
@@ -24,13 +22,10 @@ def send_notice(text: str, color: str = "red") -> int:
     if not (address := os.environ.get(VARIABLE)):
         return 0
     try:
-        request = Request(
-            address, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"}
-        )
-        with urlopen(request, timeout=TIMEOUT_SECONDS):
-            return 1
+        request(address, body={"text": text})
     except (OSError, ValueError) as error:
         raise OSError(f"a notice was not sent: {VARIABLE}: {redact(str(error))}") from error
+    return 1
 
 
 def report(text: str, color: str) -> None:

@@ -13,16 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
+from bifocal.http import HTTPStatusError, request
 from runtime.redaction import redact
 
 ENDPOINT = "KFP_ENDPOINT"
 PAGES = "BIFOCAL_KFP_UI"
 TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
-TIMEOUT_SECONDS = 20
 FAILED = ("Failed", "Error")
 ATTEMPT = re.compile(r"\(\d+\)")
 
@@ -52,15 +50,17 @@ def run_state(run_id: str, graph: str) -> PipelineState:
     if not endpoint:
         raise OSError(f"{ENDPOINT} is not set")
     token = Path(os.environ.get(TOKEN_FILE, "/var/run/secrets/kubeflow/pipelines/token"))
-    headers = {"Authorization": f"Bearer {token.read_text().strip()}"} if token.is_file() else {}
-    request = Request(f"{endpoint}/apis/v1beta1/runs/{quote(run_id)}", headers=headers)
     try:
-        with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-            answer = json.loads(response.read())
+        answer = json.loads(
+            request(
+                f"{endpoint}/apis/v1beta1/runs/{quote(run_id)}",
+                token=token.read_text().strip() if token.is_file() else None,
+            )
+        )
         return parse_workflow(json.loads(answer["pipeline_runtime"]["workflow_manifest"]), graph)
-    except HTTPError as error:
+    except HTTPStatusError as error:
         raise OSError(
-            redact(f"Kubeflow's API at {endpoint} answered with status {error.code}")
+            redact(f"Kubeflow's API at {endpoint} answered with status {error.status}")
         ) from error
     except OSError as error:
         raise OSError(redact(f"Kubeflow's API at {endpoint} does not answer ({error})")) from error

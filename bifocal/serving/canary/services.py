@@ -7,14 +7,12 @@ from operator import add
 from pathlib import Path
 from socket import IPPROTO_TCP, gaierror, getaddrinfo
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from bifocal.durable import write_text
+from bifocal.http import HTTPStatusError, request
 from bifocal.serving.canary.report import RUNNING, Report
 
-SECONDS = 20.0
 DNS = "dns+http://"
 
 
@@ -35,9 +33,9 @@ def read_reports(
         try:
             content = _get(f"{service.rstrip('/')}/api/v1/comparison", key)
         except OSError as error:  # a pod that ends may close the connection without an answer
-            if folder is None:
-                raise
             stopped = f"{service} does not answer: {error}"
+            if folder is None:
+                raise OSError(stopped) from error
             continue
         if content["state"] != RUNNING:
             stopped = str(content["state"])
@@ -88,20 +86,18 @@ def _addresses(service: str) -> list[str]:
 
 
 def _get(address: str, key: str | None) -> dict[str, Any]:
-    if not address.startswith(("http://", "https://")):
-        raise ValueError(
-            f"{address!r} is not an address of a service, such as http://localhost:8080"
-        )
-    request = Request(address, headers={"authorization": f"Bearer {key}"} if key else {})
     try:
-        with urlopen(request, timeout=SECONDS) as answer:
-            content = json.load(answer)
-    except HTTPError as error:
-        if error.code == 404:
+        content = json.loads(request(address, token=key))
+    except HTTPStatusError as error:
+        if error.status == 404:
             raise ValueError(
                 f"{address}: this service was started without --canary and --shadow"
             ) from error
         raise
+    except ValueError as error:
+        raise ValueError(
+            f"{address}: {error}; expected the address of a service, such as http://localhost:8080"
+        ) from error
     if not isinstance(content, dict) or not {"state", "report"} <= set(content):
         raise ValueError(f"{address} answers with another text than a comparison")
     return content

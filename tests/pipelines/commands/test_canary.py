@@ -156,5 +156,5 @@ def test_services_without_a_comparison_and_wrong_addresses_are_named() -> None:
     ):
         with serve_reports(contents) as services, pytest.raises(ValueError, match=reason):
             CliRunner().invoke(main, ["canary", "--service", services[0]], catch_exceptions=False)
-    with pytest.raises(ValueError, match="is not an address of a service"):
+    with pytest.raises(ValueError, match="expected the address of a service"):
         CliRunner().invoke(main, ["canary", "--service", "localhost:8080"], catch_exceptions=False)
