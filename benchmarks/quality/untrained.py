@@ -51,8 +51,12 @@ def main() -> None:
     embedder = Embedder(encoders)
     texts = [text for name in names for text in captions[name]]
     own = np.repeat(np.arange(len(names)), [len(captions[name]) for name in names])
-    # One by one, as queries are: a batch would change the rounding of the int8 graph.
-    sentences = np.concatenate([embedder.embed_sentences([text]) for text in texts])
+    sentences = np.concatenate(
+        [
+            embedder.embed_sentences(texts[start : start + BATCH])
+            for start in range(0, len(texts), BATCH)
+        ]
+    )
     parts = []
 
     def embed() -> None:

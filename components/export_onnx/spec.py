@@ -18,8 +18,8 @@ class ExportONNXParams(Params):
     )
     precision: Literal["float32", "int8"] = Field(
         default="float32",
-        description="numbers of the weights in the graphs; int8 makes the graphs about four "
-        "times smaller, and matrix products faster",
+        description="numbers of the weights in the files; int8 makes the graphs about four "
+        "times smaller",
     )
     max_recall_loss: float = Field(
         default=1.0,

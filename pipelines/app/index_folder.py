@@ -139,14 +139,8 @@ def name_vectors(encoders: Path, digest: str) -> list[NDArray[np.float32]]:
 
     def write(partial: Path) -> None:
         embedder = Embedder(encoders)
-        for (
-            file,
-            sentences,
-        ) in texts.items():  # one by one, as queries are: a batch changes the rounding of int8
-            np.save(
-                partial / file,
-                np.concatenate([embedder.embed_sentences([sentence]) for sentence in sentences]),
-            )
+        for file, sentences in texts.items():
+            np.save(partial / file, embedder.embed_sentences(sentences))
 
     write_once(folder, write)
     return [np.load(folder / file, allow_pickle=False) for file in texts]

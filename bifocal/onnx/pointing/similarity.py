@@ -32,8 +32,7 @@ class SentenceSimilarity:
     definition of a class.
 
     The similarity is the mean of four: of the phrase and of "a photo of a {phrase}", each with the
-    nearest synonym of the class and with its definition. Phrases are encoded one by one: the graph
-    rounds activations by the range of a batch, and other phrases would change the vector.
+    nearest synonym of the class and with its definition.
     """
 
     def __init__(self, directory: Path) -> None:
