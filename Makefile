@@ -19,7 +19,6 @@ $(READY): requirements/dev.txt requirements/installer.txt
 	  && $(VENV)/bin/python -m pip install --quiet --require-hashes --requirement requirements/installer.txt; }
 	uv pip install --quiet --compile-bytecode --require-hashes --python $(VENV)/bin/python --requirement requirements/dev.txt
 	uv pip install --quiet --no-deps --no-build-isolation --python $(VENV)/bin/python --editable .
-	-python -m bifocal.serving.site.npm  # needs npm; without it, 'bifocal export-site' says so and its tests are skipped
 	touch $@
 
 repro: setup

@@ -16,7 +16,7 @@ results.
 import argparse
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -33,9 +33,8 @@ from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.heatmaps import SIDE, peak
 from bifocal.onnx.pointing import ACCURATE, PointingHead
-from bifocal.onnx.pointing.head import ImageClasses, presence_score, probability
+from bifocal.onnx.pointing.head import presence_score, probability
 from bifocal.onnx.sessions import run_graph
-from bifocal.serving.site.places import COMPONENTS, encode_image
 from pipelines.app.training.networks import pointer_of_weights
 
 BACKBONE = "tf_efficientnet_lite2_imagenet.safetensors"
@@ -45,32 +44,17 @@ KINDS = Path(__file__).with_suffix(".yaml")
 DEV_IMAGES = 300
 """Photographs of Flickr8k in which phrases of each kind are asked."""
 Array = NDArray[np.float64]
-Read = Callable[[PointingHead, bytes], ImageClasses]
-
-
-def read_stored(head: PointingHead, file: bytes) -> ImageClasses:
-    """Return the values of an image file as a static copy stores them."""
-    read = head.read(file)
-    content, classes = encode_image(read.cells, read.presence), len(read.presence)
-    numbers = np.frombuffer(content, "<f4", classes + COMPONENTS)
-    of_classes, of_cells = np.split(
-        np.frombuffer(content, np.int8, offset=numbers.nbytes), [COMPONENTS * classes]
-    )
-    scaled = numbers[classes:, None] * of_classes.reshape(COMPONENTS, classes)
-    stored = of_cells.reshape(COMPONENTS, -1).T @ scaled
-    (cells,) = read.cells  # of one size
-    return ImageClasses([stored.reshape(cells.shape)], numbers[:classes])
 
 
 def locate(
-    head: PointingHead, photographs: Photographs, names: list[str], read: Read = PointingHead.read
+    head: PointingHead, photographs: Photographs, names: list[str]
 ) -> tuple[NDArray[np.bool_], Array]:
     """Return whether the head hits each phrase (P,), and the probability (N, categories) of each
     category."""
     rows, weights = [names.index(name) for name in photographs.names], head.weights(names)
     points, known = np.zeros((len(photographs.boxes), 2)), []
     for image, file in enumerate(photographs.files):
-        values = read(head, file.read_bytes())
+        values = head.read(file.read_bytes())
         places = [head.place(values, of_phrase, SIDE) for of_phrase in weights]
         known.append([place.probability for place in places])
         for phrase in np.flatnonzero(photographs.images == image):
@@ -269,8 +253,6 @@ def main() -> None:
         add_hits(report, name, hits, photographs, bar)
         add_presence(report, name, known, present)
     head.sizes = (640,)
-    hits, _ = locate(head, photographs, names, read_stored)
-    add_hits(report, "640 pixels, as a static copy stores it", hits, photographs)
     hits, known = locate(words, photographs, names)
     add_hits(report, "640 pixels, words in place of a sentence encoder", hits, photographs)
     add_presence(report, "640 pixels, words in place of a sentence encoder", known, present)

@@ -1,2 +1,1 @@
-"""The search service, its page and static copy, and the canary of two services: thin over
-``search``."""
+"""The search service, its page, and the canary of two services: thin over ``search``."""

@@ -21,7 +21,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "where": "Show where in an image a phrase is.",
         "serve": "Serve search, heatmaps and a page over HTTP.",
         "delete": "Delete images from the collection and the index of a run.",
-        "export-site": "Write the search page as a folder for any web server.",
         "evaluate": "Evaluate a trained model, and print its metrics.",
         "export": "Copy the ONNX model of a run to a folder.",
         "inspect": "Check a folder of images with captions.",
@@ -102,7 +101,7 @@ class LazyGroup(click.Group):
 
 def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickException:
     """Return the error of a command that needs a package: it names the extras that install it."""
-    own = {"serve": "serve", "export-site": "site", "pipelines": "pipelines"}.get(command, "train")
+    own = {"serve": "serve", "pipelines": "pipelines"}.get(command, "train")
     own = "train" if error.name == "mlflow" else own
     own = (
         "search"

@@ -116,18 +116,13 @@ def test_the_other_project_of_this_name_is_an_error(environment: Path, tmp_path:
     assert "run 'pip uninstall bifocal bifocal-vse', then install 'bifocal-vse' again" in output
 
 
-def test_the_wheel_has_the_runtime_of_browsers(environment: Path) -> None:
-    script = "from bifocal.serving.site import npm; print(npm.vendored_files() == npm.PACKAGED)"
-    assert run(environment / "python", "-c", script, cwd=environment) == "True\n"
-
-
 def test_other_commands_name_the_missing_extra(environment: Path, tmp_path: Path) -> None:
     output = run(environment / "bifocal", "train", tmp_path, code=1)
     assert (
         output
         == "Error: 'bifocal train' needs the package boto3: pip install 'bifocal-vse[train,cpu]'\n"
     )
-    output = run(environment / "bifocal", "export-site", tmp_path, code=1)
-    assert output.endswith(": pip install 'bifocal-vse[site,cpu]'\n")
+    output = run(environment / "bifocal", "serve", tmp_path, code=1)
+    assert output.endswith(": pip install 'bifocal-vse[serve,cpu]'\n")
     output = run(environment / "bifocal", "inspect", tmp_path / "none", code=2)
     assert "does not exist" in output

@@ -1,5 +1,4 @@
-"""A run of the demo's model with a collection of its images, its service as a process, and its
-static copy."""
+"""A run of the demo's model with a collection of its images, and its service as a process."""
 
 from collections.abc import Iterator
 from pathlib import Path

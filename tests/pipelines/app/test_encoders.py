@@ -17,7 +17,6 @@ import pytest
 import timm
 import torch
 from PIL import Image
-from playwright.sync_api import Browser
 from safetensors.torch import save_file
 
 import bifocal
@@ -25,7 +24,6 @@ from bifocal.backbones.hub import download_size
 from bifocal.onnx.files import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.serving.service.models import RunSource
-from bifocal.serving.site.writer import write_site
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app import encoders
 from pipelines.app.training import packages
@@ -33,15 +31,9 @@ from pipelines.app.training.networks import find_networks
 from pipelines.app.training.recipe import compose
 from tests.bifocal.contrastive import write_clip, write_multilingual
 from tests.bifocal.hub_server import Hub, serve_hub
-from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
 from tests.bifocal.towers import write_immich
-from tests.browser import open_tab
 from tests.pipelines.app.conftest import Command
 
-SEARCH = (
-    "async query => (await import('./page/api.js')).search(query, null, new "
-    "AbortController().signal)"
-)
 LIGHT = (
     "import sys; sys.modules.update(torch=None, timm=None, onnx=None); from pipelines.app "
     "import main; main()"
@@ -90,22 +82,7 @@ def check_run(run: Path, weights: Path, pictures: Path, sentences: list[str]) ->
             assert found[file.name] == pytest.approx(float(image @ text), abs=2e-3)
 
 
-def check_copy(run: Path, folder: Path, browser: Browser, sentences: list[str]) -> None:
-    """Compare the static copy of a run in a browser with its service."""
-    served = RunSource(run).load()
-    write_site(served, run / "artifacts" / "onnx", folder)
-    with serve_files(folder) as address, open_tab(browser, f"{address}/") as (page, _):
-        for sentence in sentences:
-            query = {"text": sentence, "plus": [], "minus": [], "where": {}, "k": 4, "offset": 0}
-            found = {
-                result["id"]: result["score"] for result in page.evaluate(SEARCH, query)["results"]
-            }
-            expected = {hit.id: hit.score for hit in served.search(sentence, k=4)}
-            assert found == pytest.approx(expected, abs=0.02)  # weights and vectors of int8
-
-
-def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: Browser) -> None:
-    required_site_files()
+def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(__file__).parents[4]),
@@ -139,7 +116,6 @@ def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: 
         assert (copy / file).read_bytes() == (published / file).read_bytes()  # the layout of Immich
     sentences = ["a red star", "Two CATS, it's 3 o'clock!"]
     check_run(run, hub.root.parent / "clip", pictures, sentences)
-    check_copy(run, tmp_path / "copy", browser, sentences)
 
 
 @pytest.mark.slow

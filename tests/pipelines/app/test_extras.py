@@ -28,7 +28,6 @@ def packages(extras: str) -> set[str]:
         ("serve", "faiss", "faiss-cpu"),
         ("serve", "granian", "granian"),
         ("serve", "onnxruntime", "onnxruntime"),
-        ("export-site", "onnx", "onnx"),
         ("train", "torch", "torch"),
         ("index", "huggingface_hub", "huggingface-hub"),
         ("index", "tokenizers", "tokenizers"),

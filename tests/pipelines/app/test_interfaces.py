@@ -1,9 +1,7 @@
-"""The same query in Python, on the command line, over HTTP and in the static copy: ids, scores and
-probabilities."""
+"""The same query in Python, on the command line and over HTTP: ids, scores and probabilities."""
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,6 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from playwright.sync_api import Browser, Page
 
 import bifocal
 from bifocal.search import Results
@@ -25,8 +22,6 @@ from bifocal.search.trained_model import COLLECTION, INDEX, TrainedModel
 from pipelines.app import bifocal as commands
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.server import Server
-from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
-from tests.browser import open_tab
 from tests.mlflow_server import free_port
 
 TEXT = "a red star on sand with a blue moon"
@@ -53,17 +48,7 @@ IMAGES: list[dict[str, Any]] = [
     {"image": 7, "where": {"parity": "even"}},
 ]
 ITEMS: list[dict[str, Any]] = [{"like": "test-00030"}, {"like": "test-00030", "minus": ["snow"]}]
-ODD: list[dict[str, Any]] = [
-    {"text": text} for text in ("two rings", "a ZEBRA crossing, don't", "a Ünïcode 星", "a, !?")
-]
-"""Sentences whose words a browser has to split as Python does."""
 K = 12
-TOLERANCE = 0.006
-"""Difference of two scores by vectors of int8 and float16."""
-SEARCH = (
-    "async query => (await import('./page/api.js')).search(query, null, new "
-    "AbortController().signal)"
-)
 
 
 @pytest.fixture(scope="module", params=["exact", "IVF8,SQ8"])
@@ -217,42 +202,3 @@ def test_a_query_without_a_known_word_is_refused(
         str(CliRunner().invoke(commands, ["search", "zebra", "--run", str(run)]).exception)
         == reason
     )
-
-
-@pytest.fixture(scope="module")
-def tab(browser: Browser, run: Path) -> Iterator[Page]:
-    """A tab with the static copy of the run."""
-    required_site_files()
-    copy = run.with_name("pages") / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    command("export-site", run, copy)
-    with serve_files(copy) as host, open_tab(browser, f"{host}/") as (opened, problems):
-        yield opened
-        assert not problems
-
-
-@pytest.mark.parametrize("case", [*SENTENCES, *SUMS, *ITEMS, *ODD], ids=str)
-def test_the_static_copy_answers_alike(
-    case: dict[str, Any], tab: Page, model: TrainedModel
-) -> None:
-    every = {"plus": [], "minus": [], "where": {}, "k": K, "offset": 0}
-    shown = tab.evaluate(SEARCH, every | case)
-    options = {name: value for name, value in case.items() if name != "text"}
-    results = model.search(case.get("text"), len(model.index), **options)
-    hits = {hit.id: hit for hit in results}
-    found = [result["id"] for result in shown["results"]]
-    for result in shown["results"]:
-        hit = hits[result["id"]]
-        assert result["score"] == pytest.approx(hit.score, abs=TOLERANCE)
-        assert result["captions"] == hit.captions
-        if hit.probability is None:
-            assert result["probability"] is None
-        else:
-            assert result["probability"] == pytest.approx(hit.probability, abs=0.03)
-            assert result["relevance"] == ("relevant" if result["probability"] >= 0.5 else "maybe")
-    # Images of nearly the same score may change places.
-    assert (np.diff([hits[item_id].score for item_id in found]) < 2 * TOLERANCE).all()
-    last = hits[found[-1]].score if len(found) == K else -np.inf
-    assert {hit.id for hit in results if hit.score > last + 2 * TOLERANCE} <= set(found)
-    assert shown["found"] == results.found
-    assert shown["unknown"] == results.unknown

@@ -194,7 +194,6 @@ WRONG = {
     ): "DIR/full is not a run folder, and it is not empty: name another one with --folder",
     ("index", "FEW", "--folder", "DIR/notes.txt/new"): "DIR/notes.txt/new: Not a directory",
     ("export", "DIR/full", "--run", "RUN"): "DIR/full exists already: name a new folder",
-    ("export-site", "RUN", "DIR/full"): "DIR/full exists already: name a new folder",
     (
         "demo",
         "--folder",

@@ -1,4 +1,4 @@
-"""Steps of the tests of the search page, which the service and the static copy share."""
+"""Steps of the tests of the search page."""
 
 import re
 from collections.abc import Iterator

@@ -27,7 +27,6 @@ PLACES = {
     "`bifocal index`": "collection:Add",
     "`promote --rollback`": "registry:Rollback",
     "`pipelines release`": "registry:AddRelease",
-    "`bifocal export-site`": "site:ExportSite",
     "training with checkpoints": "training:Train",
 }
 """Module and class of each operation."""

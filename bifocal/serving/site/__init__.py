@@ -1,2 +1,0 @@
-"""A static copy of the search page: a folder that any web server serves, with the model in the
-browser."""
