@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,8 @@ METADATA_FILE = "metadata.parquet"
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,17})?(e[+-]?\d{1,2}|E[+-]\d{1,2})?", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_CLOCK = r"[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
+_CLOCK = r"[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?"
 _TIME = re.compile(rf"{_DAY.pattern}({_CLOCK})?", re.ASCII)
-_ZONED = re.compile(rf"{_DAY.pattern}{_CLOCK}(Z|[+-]\d{{2}}:\d{{2}})", re.ASCII)
 
 
 def _schema(*columns: tuple[str, Any] | tuple[str, Any, bool]) -> Any:
@@ -111,29 +110,68 @@ def write_metadata(
     pq.write_table(metadata_table("image_id", list(image_ids), metadata, names), path)
 
 
-def one_type(values: Sequence[Any]) -> Any:
+def one_type(values: Sequence[Any]) -> pa.Array:
     """Return values as an array of Arrow; nested values become JSON, and so do values of several
     types."""
     plain = [_plain(value) for value in values]
-    try:
+    given = [value for value in plain if value is not None]
+    kinds = {_kind_of(value) for value in given}
+    has_fractions = any(isinstance(value, float) for value in given)
+    if len(kinds) > 1 or (has_fractions and not all(map(_is_exact, given))):
+        return pa.array(map(_text, plain), pa.string())
+    if kinds != {"times"}:
         return pa.array(plain)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        texts = [
-            json.dumps(value) if isinstance(value, bool | int | float) else value for value in plain
-        ]
-        return pa.array([None if value is None else str(value) for value in texts], pa.string())
+    zoned = [value for value in given if isinstance(value, datetime) and value.tzinfo]
+    return _times(plain, pa.array(zoned[:1]).type.tz if len(zoned) == len(given) else None)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, str):  # half of a surrogate pair cannot be stored
         return value if value.isascii() else value.encode(errors="replace").decode()
-    if value is None or isinstance(value, bool | int | float | date):
+    if value is None or isinstance(value, bool | float | date):
         return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else str(value)
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, bytes):
         return value.hex()
     return json.dumps(value, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "truths"
+    if isinstance(value, int | float):
+        return "numbers"
+    return "times" if isinstance(value, date) else "texts"
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float) else str(value)
+
+
+def _is_exact(value: Any) -> bool:
+    """Return whether a value is the same among fractions."""
+    return not isinstance(value, int) or abs(value) <= 2**53
+
+
+def _times(values: Sequence[date | None], zone: str | None, *, moments: bool = False) -> pa.Array:
+    """Return days, or moments if there is one: in a zone, or else as the clock of their place."""
+    if not (zone or moments or any(isinstance(value, datetime) for value in values)):
+        return pa.array(values, pa.date32())
+    own = pa.lib.string_to_tzinfo(zone) if zone else None
+    placed = [
+        value if isinstance(value, datetime) else value and datetime.combine(value, time())
+        for value in values
+    ]
+    placed = [
+        value if value is None or (own and value.tzinfo) else value.replace(tzinfo=own)
+        for value in placed
+    ]
+    return pa.array(placed, pa.timestamp("us", zone))
 
 
 def with_type(column: pa.ChunkedArray, type_: pa.DataType) -> tuple[pa.ChunkedArray, list[Any]]:
@@ -143,26 +181,38 @@ def with_type(column: pa.ChunkedArray, type_: pa.DataType) -> tuple[pa.ChunkedAr
     These become null. Whole numbers and days stay what they are, unless the column has fractions or
     times now.
     """
-    kind, values = _kind(type_), column.to_pylist()
-    if pa.types.is_null(column.type) or (kind == _kind(column.type) and kind != "times"):
-        try:
-            return column.cast(type_), []
-        except pa.ArrowInvalid:  # fractions among whole numbers
-            return column, []
-    if kind == "times" and _kind(column.type) == "times":
-        return (column if pa.types.is_date(type_) else column.cast(type_, safe=False)), []
+    kind, values = _kind(type_), [_plain(value) for value in column.to_pylist()]
     if kind == "texts":
-        return pa.chunked_array(
-            [pa.array([None if value is None else str(value) for value in values])]
-        ), []
-    typed = [
-        typed_texts([value])[0] if isinstance(value, str) and kind != "truths" else value
-        for value in values
+        return pa.chunked_array([pa.array(map(_text, values), pa.string())]), []
+    zone = type_.tz if pa.types.is_timestamp(type_) else None
+    typed = [_fitting(value, kind, zone) for value in values]
+    is_float = pa.types.is_floating(type_) or any(isinstance(value, float) for value in typed)
+    if is_float:
+        typed = [value if _is_exact(value) else None for value in typed]
+    misfits = [
+        value
+        for value, fit in zip(values, typed, strict=True)
+        if fit is None and value not in (None, "")
     ]
-    fits = [value is None or _kind(pa.scalar(value).type) == kind for value in typed]
-    kept = [value if fit else None for value, fit in zip(typed, fits, strict=True)]
-    misfits = [value for value, fit in zip(values, fits, strict=True) if not fit]
-    return with_type(pa.chunked_array([one_type(kept)]), type_)[0], misfits
+    if kind == "times":
+        return pa.chunked_array(
+            [_times(typed, zone, moments=pa.types.is_timestamp(type_))]
+        ), misfits
+    types = {"truths": pa.bool_(), "numbers": pa.float64() if is_float else pa.int64()}
+    return pa.chunked_array([pa.array(typed, types[kind])]), misfits
+
+
+def _fitting(value: Any, kind: str, zone: str | None) -> Any:
+    """Return a value as one of a kind, None if it is not."""
+    if isinstance(value, str) and kind != "truths":
+        value = typed_texts([value])[0]
+    if value is None or _kind_of(value) != kind:
+        return None
+    try:
+        _times([value], zone).to_pylist() if zone else None
+    except OverflowError:  # its moment in the zone is outside the years 1 to 9999
+        return None
+    return value
 
 
 def _kind(type_: pa.DataType) -> str:
@@ -178,30 +228,32 @@ def typed_texts(texts: Sequence[Any]) -> list[Any]:
     """Return the fields of a text column as numbers, days or times if all are, with None for empty
     fields.
 
-    A column with a leading zero, such as an article number, a plus or more digits than a number
-    keeps stays text.
+    A column with a leading zero, such as an article number, a plus, more digits than a number keeps
+    or two spellings of a number, such as the versions 1.1 and 1.10, stays text. A time is that of
+    the clock where it was written.
     """
-    given = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
+    stripped = [text.strip() if isinstance(text, str) else "" for text in texts]
+    given = {text for text in stripped if text}
     kinds = (
         (_WHOLE, int),
         (_NUMBER, float),
         (_DAY, date.fromisoformat),
-        (_TIME, datetime.fromisoformat),
+        (_TIME, _clock_time),
     )
-    for pattern, convert in (*kinds, (_ZONED, _utc)):
-        if given and all(map(pattern.fullmatch, given)):
+    for pattern, convert in kinds:
+        if all(map(pattern.fullmatch, given)):
             try:
-                return [
-                    convert(text.strip()) if isinstance(text, str) and text.strip() else None
-                    for text in texts
-                ]
+                values = {text: convert(text) for text in given}
             except ValueError:  # 2024-02-30
                 break
+            if convert in (int, float) and len(set(values.values())) < len(given):
+                break
+            return [values.get(text) for text in stripped]
     return list(texts)
 
 
-def _utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+def _clock_time(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def read_table(path: Path, schema: Any) -> pd.DataFrame:

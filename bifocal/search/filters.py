@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from bifocal.datasets.base import META
 from bifocal.registry import suggest
 
 LIMITS = ("min", "max")
-_NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*\s*")
+_SORTED = re.compile(
+    r"0+|0000-00(-00)?([T ]00:00(:00(\.0+)?)?)?|00:00(:00)?|[^\W\d_]+[ _-]?0+|[$€£¥]?0+\.0+"
+)
+"""Shapes of texts, their digits as zeros, that sort as their values if all have the same shape."""
 _TIME = re.compile(
     r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?)?", re.ASCII
 )
@@ -56,82 +60,106 @@ def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_
 
 
 def _fulfilled(column: pa.ChunkedArray, condition: Any) -> pa.ChunkedArray:
-    has_times = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
-    if has_times:
-        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
-        column = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.timestamp("us"))
+    types, zone = pa.types, None
+    if types.is_null(column.type):
+        return pc.is_valid(column)
+    if types.is_timestamp(column.type) or types.is_date(column.type):
+        zone = column.type.tz if types.is_timestamp(column.type) else None
+        column = column if zone is None else pc.local_timestamp(column)
+        column = column.cast(pa.timestamp("us"), safe=False)
     if isinstance(condition, Mapping):
-        if not condition or not set(condition) <= set(LIMITS):
-            raise TypeError(
-                f"a range has the keys {' and '.join(LIMITS)}, got {', '.join(map(str, condition))}"
-            )
-        limits = {key: _limit(value, column.type) for key, value in condition.items()}
-        return _between(column, limits.get("min"), limits.get("max"))
+        return _in_range(column, condition, zone)
     if not isinstance(condition, Sequence) or isinstance(condition, str):
         condition = [condition]
-    if has_times:
-        days = [_between(column, *[_limit(value, column.type)] * 2) for value in condition]
-        return reduce(pc.or_, days, pa.chunked_array([np.zeros(len(column), bool)]))
-    values = [_scalar(value, column.type).cast(column.type).as_py() for value in condition]
-    return pc.is_in(column, value_set=pa.array(values, type=column.type))
+    if types.is_timestamp(column.type):
+        periods = [_period(value, zone) for value in condition]
+        found = [pc.and_(pc.greater_equal(column, a), pc.less(column, b)) for a, b in periods]
+        return reduce(pc.or_, found, pa.chunked_array([np.zeros(len(column), bool)]))
+    values = [_value(value, column.type) for value in condition]
+    if types.is_integer(column.type):
+        values = [int(value) for value in values if abs(value) < 2**63 and value == int(value)]
+    return pc.is_in(column, value_set=pa.array(values, column.type))
 
 
-def _between(column: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
-    """Return which values are in a range; a limit of times is a period, the others are values."""
-    parts = []
-    if low is not None:
-        parts.append(pc.greater_equal(column, low[0] if isinstance(low, tuple) else low))
-    if high is not None:
-        parts.append(
-            pc.less(column, high[1]) if isinstance(high, tuple) else pc.less_equal(column, high)
+def _in_range(
+    column: pa.ChunkedArray, limits: Mapping[str, Any], zone: str | None
+) -> pa.ChunkedArray:
+    if not limits or not set(limits) <= set(LIMITS):
+        raise TypeError(
+            f"a range has the keys {' and '.join(LIMITS)}, got {', '.join(map(str, limits))}"
         )
+    parts = []
+    for key, given in limits.items():
+        compare = pc.greater_equal if key == "min" else pc.less_equal
+        if pa.types.is_timestamp(column.type):
+            start, end = _period(given, zone)
+            parts.append(compare(column, start) if key == "min" else pc.less(column, end))
+            continue
+        limit = _value(given, column.type)
+        if isinstance(limit, bool):
+            raise TypeError("true and false have no order: name one of them")
+        if isinstance(limit, str):
+            _check_order(column, limit)
+        elif pa.types.is_integer(column.type):
+            limit = ceil(limit) if key == "min" else floor(limit)
+        if isinstance(limit, int) and abs(limit) >= 2**63:
+            column, limit = column.cast(pa.float64(), safe=False), float(limit)
+        parts.append(compare(column, limit))
     return reduce(pc.and_, parts)
 
 
-def _limit(value: Any, type_: pa.DataType) -> Any:
-    """Return a limit of a range; for times, the start and the exclusive end of a year, a month, a
-    day or a moment."""
-    if not pa.types.is_timestamp(type_):
-        if isinstance(value, str) and _NUMBER.fullmatch(value):
-            raise TypeError(
-                f"a range of texts compares letters, so {value!r} is no limit: name the values "
-                "in a list"
-            )
-        limit = _scalar(value, type_)
-        return (
-            limit.cast(type_) if pa.types.is_floating(type_) else limit
-        )  # a whole number is compared with a fraction
-    if not isinstance(value, str) or not _TIME.fullmatch(value):
+def _check_order(column: pa.ChunkedArray, limit: str) -> None:
+    """Raise ``TypeError`` for texts with digits that do not sort as their values: numbers of
+    unequal widths, units, signs, days before their year."""
+    texts = pc.unique(column.cast(pa.string())).drop_null()
+    shapes = pc.unique(pc.replace_substring_regex(texts, r"\p{N}", "0")).to_pylist()
+    shape = re.sub(r"\d", "0", limit)
+    digits = [each for each in (*shapes, shape) if "0" in each]
+    if digits and (len({*shapes, shape}) > 1 or not _SORTED.fullmatch(shape)):
+        others = [text for text in texts.to_pylist() if re.sub(r"\d", "0", text) != shape]
+        example = next(iter([*others, *texts.to_pylist()]), limit)
         raise TypeError(
-            'a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; a year '
-            'is "2020"'
+            f"a range compares texts letter by letter, and {limit!r} and {example!r} do not sort "
+            "as their values: name the values in a list"
+        )
+
+
+def _period(value: Any, zone: str | None) -> tuple[pa.Scalar, pa.Scalar]:
+    """Return the start and the exclusive end of a year, a month, a day or a moment, by the clock of
+    a column."""
+    if not isinstance(value, str) or not _TIME.fullmatch(value) or value[:4] == "0000":
+        raise TypeError(
+            'a date is a text, such as "2020-05-31", "2020-05" or "2020-05-31 18:00"; '
+            'a year is "2020"'
         )
     if value[10:] and _ZONE.search(value):
-        value = datetime.fromisoformat(value).astimezone(UTC).replace(tzinfo=None).isoformat()
+        moment = datetime.fromisoformat(value)
+        if zone is not None:
+            moment = moment.astimezone(pa.lib.string_to_tzinfo(zone))
+        value = moment.replace(tzinfo=None).isoformat()
     start = np.datetime64(value)
     is_period = np.datetime_data(start.dtype)[0] in ("Y", "M", "D")
     moments = start, start + 1 if is_period else start.astype("datetime64[us]") + 1
-    return tuple(pa.scalar(moment.astype("datetime64[us]")) for moment in moments)
+    first, last = (pa.scalar(moment.astype("datetime64[us]")) for moment in moments)
+    return first, last
 
 
-def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+def _value(value: Any, type_: pa.DataType) -> Any:
     """Return a value of JSON, whose type must be that of the column: nothing is converted."""
-    if value is None:
-        raise TypeError("null equals nothing: name a value")
+    if value is None or value != value:
+        raise TypeError(f"{'null' if value is None else value} equals nothing: name a value")
     if isinstance(value, bool) != pa.types.is_boolean(type_):
         raise TypeError("true and false fit only a column of booleans")
-    has_texts = (
-        not pa.types.is_integer(type_)
-        and not pa.types.is_floating(type_)
-        and not pa.types.is_boolean(type_)
-    )
-    if isinstance(value, str) != has_texts:
+    types = pa.types
+    has_numbers = types.is_integer(type_) or types.is_floating(type_)
+    has_texts = not has_numbers and not types.is_boolean(type_)
+    if not isinstance(value, str if has_texts else int | float):
         example = '"10"' if has_texts else "10"
         raise TypeError(
             f"the column has {'texts' if has_texts else 'numbers'}, such as {example}, not "
             f"{value!r}"
         )
-    return pa.scalar(value)
+    return value
 
 
 def limit_groups(values: Iterable[Hashable], each: int) -> list[int]:

@@ -32,10 +32,12 @@ DAY, TIME = date(2024, 5, 31), datetime(2024, 5, 31, 18, 0)
         (["9" * 20], ["9" * 20]),
         (["2024-05-31", ""], [DAY, None]),
         (["2024-05-31", "2024-05-31 18:00"], [datetime(2024, 5, 31), TIME]),
-        (["2024-05-31T20:00:00+02:00", "2024-05-31T18:00Z"], [TIME, TIME]),
+        (["2024-05-31T20:00:00+02:00", "2024-05-31T18:00Z"], [TIME.replace(hour=20), TIME]),
         (["2024-05-31", "31.05.2024"], ["2024-05-31", "31.05.2024"]),
         (["2024-02-30"], ["2024-02-30"]),
-        (["", " "], ["", " "]),
+        (["", " "], [None, None]),
+        (["1.1", "1.10", "2"], ["1.1", "1.10", "2"]),  # versions
+        (["9999-12-31T23:59:59-05:00"], [datetime(9999, 12, 31, 23, 59, 59)]),
     ],
 )
 def test_a_text_column_is_numbers_or_dates_if_all_values_are(
@@ -49,7 +51,7 @@ def test_a_text_column_is_numbers_or_dates_if_all_values_are(
 @given(st.lists(st.integers(-(10**17), 10**17) | st.none(), min_size=1))
 def test_whole_numbers_come_back(values: list[int | None]) -> None:
     texts = ["" if value is None else str(value) for value in values]
-    assert typed_texts(texts) == (values if any(texts) else texts)
+    assert typed_texts(texts) == values
 
 
 @given(st.lists(st.text()))
@@ -70,6 +72,8 @@ def test_other_texts_come_back(values: list[str]) -> None:
         ([DAY], ["2024-05-31", "spring"], [DAY, None], ["spring"]),
         ([True], ["true"], [None], ["true"]),
         ([1], [None], [None], []),
+        ([DAY], [TIME, DAY, "soon"], [TIME, datetime(2024, 5, 31), None], ["soon"]),
+        ([1.5], [2**60, 3], [None, 3.0], [2**60]),
     ],
 )
 def test_a_column_keeps_its_first_type(
@@ -77,6 +81,36 @@ def test_a_column_keeps_its_first_type(
 ) -> None:
     column, found = with_type(pa.chunked_array([one_type(values)]), one_type(former).type)
     assert (column.to_pylist(), found) == (kept, misfits)
+
+
+ANY = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.dates(), st.datetimes(),
+    st.datetimes(timezones=st.timezones()), st.times(), st.timedeltas(), st.decimals(allow_nan=False),
+    st.binary(max_size=4), st.lists(st.integers()), st.dictionaries(st.text(), st.booleans()),
+    st.sampled_from(["", "2024-05-31", "2024-02-30", "7", "1.50", "0001-01-01T00:00:00+01:00"]),
+)  # fmt: skip
+
+
+@given(first=st.lists(ANY), second=st.lists(ANY), third=st.lists(ANY))
+def test_columns_of_any_values_are_read_updated_and_read_again(
+    first: list[Any], second: list[Any], third: list[Any]
+) -> None:
+    column = pa.chunked_array([one_type(first)])
+    for values in (second, third):
+        if pa.types.is_null(column.type):
+            column = pa.chunked_array([one_type(values)])
+            continue
+        given_ = pa.chunked_array([one_type(values)])
+        found, misfits = with_type(given_, column.type)
+        kept = found.to_pylist()
+        lost = [
+            old
+            for old, new in zip(given_.to_pylist(), kept, strict=True)
+            if old not in (None, "") and new is None
+        ]
+        assert len(kept) == len(values)
+        assert len(lost) == len(misfits)
+        column = found
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
