@@ -131,19 +131,11 @@ $(VENV)/peers/ready: requirements/peers.txt | setup
 leaderboard-flickr8k: setup
 	python -m benchmarks run quality.leaderboard_flickr8k
 
+# All checks of .pre-commit-config.yaml, also after one that fails; prints a list.
 check: setup
-	ruff check .
-	ruff format --check .
-	mypy
-	lint-imports
-	git ls-files -z | xargs -0 codespell
-	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
-	jactionlint
-	python -m pipelines render --check
-	python -m benchmarks render --check
-	python .ci/size.py
+	pre-commit run --all-files
 
-# Lines of Python, files and their median by room, and the budget of lines.
+# Tokens of Python, files and their median by room, and words of the documentation, with their bars.
 size:
 	$(PYTHON) .ci/size.py
 
