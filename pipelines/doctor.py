@@ -159,7 +159,8 @@ def s3() -> CheckResult:
         )
         # Only the cause: the storage's own message is about resuming a transfer.
         return CheckResult("S3", False, str(error.__cause__ or error), fix)
-    return CheckResult("S3", True, f"{len(buckets)} buckets")
+    found = "keys are valid" if buckets is None else f"{len(buckets)} buckets"
+    return CheckResult("S3", True, found)
 
 
 def mlflow() -> CheckResult:

@@ -115,9 +115,10 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} is not complete JSON ({error}): run the stage that writes it again"
         ) from error
-    if manifest.get("schema_version") != SCHEMA_VERSION:
+    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if version != SCHEMA_VERSION:
         raise ValueError(
-            f"{path} has schema version {manifest.get('schema_version')}, expected "
+            f"{path} has schema version {version}, expected "
             f"{SCHEMA_VERSION}: run the stage that writes it again"
         )
     return manifest

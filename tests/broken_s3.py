@@ -23,6 +23,8 @@ class Faults:
     seen: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     stalled: threading.Event = field(default_factory=threading.Event)
+    capitals: bool = False  # of the names of headers, as a proxy in Go writes them
+    trailers: bool = True  # False: refuse bodies in signed chunks, as older servers do
 
     def next(self, method: str, path: str) -> str | None:
         with self.lock:
@@ -39,6 +41,9 @@ class Proxy(BaseHTTPRequestHandler):
         fault = self.faults.next(self.command, self.path)
         if self.headers.get("Expect"):
             self.close_connection = True
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            self.close_connection = True
+            fault = fault if self.faults.trailers else "501"
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if fault == "stall":
             self.faults.stalled.wait()
@@ -46,13 +51,19 @@ class Proxy(BaseHTTPRequestHandler):
             return
         if fault == "slow":
             time.sleep(SLOW_SECONDS)
-        if fault in ("500", "503"):
+        if fault in ("500", "501", "503"):
             self.send_response(int(fault))
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        headers = dict(self.headers)
+        if fault == "lengthen":  # the server stores the frame of a chunk with the file
+            body = b"1f4\r\n" + body
+            headers["Content-Length"] = str(len(body))
+            for name in [name for name in headers if "checksum" in name or "sha256" in name]:
+                del headers[name]
         upstream = http.client.HTTPConnection("127.0.0.1", self.faults.port)
-        upstream.request(self.command, self.path, body, dict(self.headers))
+        upstream.request(self.command, self.path, body, headers)
         answer = upstream.getresponse()
         data = answer.read()
         if fault == "flip" and data:
@@ -66,7 +77,8 @@ class Proxy(BaseHTTPRequestHandler):
                 "date",
                 "server",
             ):
-                self.send_header(name, value)
+                capital = "-".join(word.capitalize() for word in name.split("-"))
+                self.send_header(capital if self.faults.capitals else name, value)
         length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(data))
         self.send_header("Content-Length", length or "0")
         self.end_headers()

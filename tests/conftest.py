@@ -6,6 +6,8 @@ import gc
 import os
 import shutil
 import socketserver
+import ssl
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -181,6 +183,28 @@ def set_endpoint(port: int, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def s3(bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send requests to the server itself."""
     set_endpoint(moto, tmp_path / "cache", monkeypatch)
+
+
+@pytest.fixture
+def https(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Send the requests of ``faults`` by TLS with a certificate of this machine."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    handler = type("Broken", (Proxy,), {"faults": faults})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+        yield
+        server.shutdown()
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ def upload_parts(
     size = path.stat().st_size
     part_bytes = max(part_bytes, -(-size // MAX_PARTS))
     upload, uploaded_parts = _open_upload(client, bucket, key)
-    resumed = upload is not None
     if upload is None:
         upload = client.create_multipart_upload(
             Bucket=bucket, Key=key, Metadata=dict(metadata), ChecksumAlgorithm="SHA256"
@@ -46,10 +45,6 @@ def upload_parts(
     with ThreadPoolExecutor(PARALLEL_PARTS) as pool:
         parts = list(pool.map(send, range(1, -(-size // part_bytes) + 1)))
     client.complete_multipart_upload(**request, MultipartUpload={"Parts": parts})
-    # An upload's metadata are set when it is created: a resumed upload may have the metadata of
-    # another file.
-    if resumed and client.head_object(Bucket=bucket, Key=key)["Metadata"] != dict(metadata):
-        upload_parts(client, path, bucket, key, metadata, part_bytes)
 
 
 def _open_upload(client: Any, bucket: str, key: str) -> tuple[str | None, dict[int, Any]]:

@@ -39,9 +39,7 @@ def local_copy(address: str, sha256: str) -> Path:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     # Several threads or processes may fetch one file.
-    with NamedTemporaryFile(
-        dir=path.parent, prefix=f"{path.name}.", suffix=".download", delete=False
-    ) as file:
+    with NamedTemporaryFile(dir=path.parent, suffix=".download", delete=False) as file:
         temporary = Path(file.name)
     try:
         _storage(os.getpid()).download_file(address, temporary)

@@ -5,13 +5,16 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import boto3
 from boto3.s3.transfer import TransferConfig
@@ -53,6 +56,11 @@ class Storage:
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             keys = {name: entry["Key"] for name, entry in self._objects(bucket, prefix).items()}
+        if both := folder_and_file(keys):
+            raise StorageError(
+                f"{uri}: {both!r} is an object and a folder of objects, but no file can have "
+                "the name of a folder: rename the object"
+            )
         partial = target.with_name(target.name + ".download")
         if target.is_dir() and not partial.exists():
             target.rename(partial)
@@ -96,7 +104,7 @@ class Storage:
                         raise
                     continue
                 break
-        if answer["Metadata"].get("sha256") not in (None, hashlib.sha256(body).hexdigest()):
+        if stored_digest(answer) not in (None, hashlib.sha256(body).hexdigest()):
             raise StorageError(
                 f"{uri} is damaged: its SHA-256 differs from the uploaded file; upload it again"
             )
@@ -132,32 +140,44 @@ class Storage:
             below = [key for key in keys if key == prefix or key.startswith(f"{prefix}/")]
             self._for_each(lambda key: self._client.delete_object(Bucket=bucket, Key=key), below)
 
-    def buckets(self) -> list[str]:
-        """Names of the buckets that the keys may list."""
+    def buckets(self) -> list[str] | None:
+        """Names of the buckets; None if the keys are valid but may not list them, as is usual."""
         with wrap_s3_errors("S3"):
-            return [entry["Name"] for entry in self._client.list_buckets()["Buckets"]]
+            try:
+                return [entry["Name"] for entry in self._client.list_buckets()["Buckets"]]
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "AccessDenied":
+                    raise
+                return None
 
     def check_readable(self, uri: str) -> None:
-        """List one object of the folder or file at ``uri``."""
+        """List the folder or file at ``uri``, and open its first object."""
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
-            page = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
-        if not page["KeyCount"]:
-            raise StorageError(f"{uri}: no such file or folder; check the address")
+            entry = next(self._list(bucket, prefix), None)
+            if entry is None:
+                raise StorageError(f"{uri}: no such file or folder; check the address")
+            self._client.get_object(Bucket=bucket, Key=entry["Key"])["Body"].close()
 
     def check_writable(self, uri: str) -> None:
-        """Write an empty object into the folder ``uri`` and delete it."""
-        bucket, prefix = parse_s3_uri(uri)
-        probe = {"Bucket": bucket, "Key": f"{prefix}/.bifocal-access-check".removeprefix("/")}
-        with wrap_s3_errors(uri):
-            self._client.put_object(**probe, Body=b"")
-            self._client.delete_object(**probe)
+        """Upload a file below the folder ``uri``, download it and delete it, as stages do."""
+        probe = f"{uri.rstrip('/')}/.bifocal-access-check/{uuid4().hex}"
+        with TemporaryDirectory() as folder:
+            sent = Path(folder) / "sent"
+            sent.mkdir()
+            (sent / "file").write_bytes(os.urandom(64))
+            try:
+                self.upload(sent, probe)
+                self.download(probe, Path(folder) / "received")
+            finally:
+                self.delete(probe)
 
     @cached_property
     def _client(self) -> Any:
-        style = "path" if os.environ.get("BIFOCAL_S3_PATH_STYLE") == "1" else "auto"
+        by_path = os.environ.get("BIFOCAL_S3_PATH_STYLE") == "1"
         config = Config(
-            s3={"addressing_style": style},
+            # None: the addressing style of the user's AWS configuration holds.
+            s3={"addressing_style": "path"} if by_path else None,
             retries={"total_max_attempts": self.attempts, "mode": "standard"},
             connect_timeout=self.timeout,
             read_timeout=self.timeout,
@@ -211,29 +231,43 @@ class Storage:
 
     def _upload(self, path: Path, bucket: str, key: str, digest: str) -> None:
         with wrap_s3_errors(f"{SCHEME}{bucket}/{key}"):
-            if self._stored_digest(bucket, key) == digest:
+            if self._is_stored(path, bucket, key, digest):
                 return
             metadata = {"sha256": digest}
-            if path.stat().st_size > self.part_bytes:
-                multipart.upload_parts(self._client, path, bucket, key, metadata, self.part_bytes)
-                return
-            with path.open("rb") as file:
-                # ChecksumAlgorithm: the server compares the received bytes with the checksum of the
-                # request.
-                self._client.put_object(
-                    Bucket=bucket, Key=key, Body=file, Metadata=metadata, ChecksumAlgorithm="SHA256"
-                )
+            # Twice: a resumed upload in parts has the metadata that it was begun with.
+            for _ in range(2):
+                if path.stat().st_size > self.part_bytes:
+                    multipart.upload_parts(
+                        self._client, path, bucket, key, metadata, self.part_bytes
+                    )
+                else:
+                    with path.open("rb") as file:
+                        # The server compares the received bytes with this header. A checksum that
+                        # boto3 computes is a trailer, which many servers and proxies refuse, or
+                        # store as a part of the file.
+                        checksum = b64encode(bytes.fromhex(digest)).decode()
+                        self._client.put_object(
+                            Bucket=bucket,
+                            Key=key,
+                            Body=file,
+                            Metadata=metadata,
+                            ChecksumSHA256=checksum,
+                        )
+                if self._is_stored(path, bucket, key, digest):
+                    return
+        raise StorageError(
+            f"{SCHEME}{bucket}/{key}: the server stored another size or SHA-256 than was uploaded; "
+            "a proxy between may change requests"
+        )
 
-    def _stored_digest(self, bucket: str, key: str) -> str | None:
+    def _is_stored(self, path: Path, bucket: str, key: str, digest: str) -> bool:
         try:
-            digest: str | None = self._client.head_object(Bucket=bucket, Key=key)["Metadata"].get(
-                "sha256"
-            )
+            head = self._client.head_object(Bucket=bucket, Key=key)
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
                 raise
-            return None
-        return digest
+            return False
+        return bool(head["ContentLength"] == path.stat().st_size and stored_digest(head) == digest)
 
     def _download(self, bucket: str, key: str, path: Path) -> None:
         address = f"{SCHEME}{bucket}/{key}"
@@ -242,7 +276,10 @@ class Storage:
             if matches_object(path, head):
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._client.download_file(bucket, key, str(path), Config=self._transfer)
+            # boto3 appends to the name, which may have no room for it.
+            temporary = path.with_name(hashlib.sha256(key.encode()).hexdigest())
+            self._client.download_file(bucket, key, str(temporary), Config=self._transfer)
+            temporary.replace(path)
         if not matches_object(path, head):
             path.unlink()
             raise StorageError(
@@ -256,10 +293,23 @@ def matches_object(path: Path, head: Mapping[str, Any]) -> bool:
     HEAD response."""
     if not path.is_file() or path.stat().st_size != head["ContentLength"]:
         return False
-    digest: str | None = head["Metadata"].get("sha256")
+    digest = stored_digest(head)
     if digest is None:  # the object was uploaded by another program
         return True
     return artifacts.hash_files(path)["."] == digest
+
+
+def stored_digest(answer: Mapping[str, Any]) -> str | None:
+    """Return the SHA-256 in an object's metadata: names of headers have no case, and some servers
+    and proxies capitalize them."""
+    metadata = answer["Metadata"].items()
+    return next((value for name, value in metadata if name.lower() == "sha256"), None)
+
+
+def folder_and_file(names: Collection[str]) -> str | None:
+    """Return a name that is also the folder of another one, if there is one."""
+    folders = {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
+    return min((folders - {"."}).intersection(names), default=None)
 
 
 def check_manifest(folder: Path, uri: str) -> None:
@@ -267,7 +317,10 @@ def check_manifest(folder: Path, uri: str) -> None:
     ``uri``."""
     if not (folder / artifacts.MANIFEST).is_file():
         return
-    expected = artifacts.read_manifest(folder)["files"]
+    try:
+        expected = artifacts.read_manifest(folder)["files"]
+    except (ValueError, KeyError):  # the user's own file of this name
+        return
     actual = artifacts.hash_files(folder)
     del actual[artifacts.MANIFEST]
     wrong = sorted(name for name in expected | actual if expected.get(name) != actual.get(name))

@@ -11,6 +11,8 @@ from runtime.redaction import redact
 
 SCHEME = "s3://"
 VARIABLE = "BIFOCAL_CACHE"
+MAX_NAME_BYTES = 255
+"""Of a file, on Linux and macOS."""
 
 
 class StorageError(OSError):
@@ -49,10 +51,17 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
 def check_relative(name: str, address: str) -> str:
     """Return ``name`` if it stays below any folder; S3 keys may be ``../x``, ``/x``, ``..\\x`` or
     ``a//b``."""
-    if "\\" in name or "\0" in name or {"", ".", ".."} & set(name.split("/")):
+    parts = name.split("/")
+    if (
+        "\\" in name
+        or "\0" in name
+        or {"", ".", ".."} & set(parts)
+        or max(len(os.fsencode(part)) for part in parts) > MAX_NAME_BYTES
+    ):
         raise StorageError(
             f"{address}: the key {name!r} is unsafe as a path of a file; expected names "
-            "between single slashes, without '..', '.' and backslashes: rename the object"
+            f"of at most {MAX_NAME_BYTES} bytes between single slashes, without '..', '.' and "
+            "backslashes: rename the object"
         )
     return name
 

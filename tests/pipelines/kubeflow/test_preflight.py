@@ -168,7 +168,7 @@ def test_folders_are_writable_and_user_files_are_there(
     missing = subject(checkpoints="s3://nobody/checkpoints")
     problems = list(check_buckets(replace(missing, values=[values])))
     assert len(problems) == 2
-    assert "s3://nobody/checkpoints: " in problems[0]
+    assert "s3://nobody/checkpoints/" in problems[0]
     assert "s3://bucket/coco: no such file or folder" in problems[1]
 
 
@@ -183,7 +183,7 @@ def test_the_flow_monitor_writes_to_its_folder_and_reads_its_files() -> None:
         check_buckets(replace(subject(**good, monitoring=missing), flows=["refresh", "monitor"]))
     )
     assert len(problems) == 2
-    assert "s3://nobody/monitoring: " in problems[0]
+    assert "s3://nobody/monitoring/" in problems[0]
     assert "the keys are this machine's AWS_..." in problems[0]
     assert f"{logs}: no such file or folder" in problems[1]
     boto3.client("s3").put_object(Bucket="bucket", Key="logs/search.jsonl", Body=b"{}")

@@ -1,5 +1,6 @@
 """Interrupted multipart uploads: the next run sends only the missing parts."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -12,7 +13,6 @@ import boto3
 import pytest
 from broken_s3 import Faults
 
-from runtime.s3.multipart import upload_parts
 from runtime.s3.storage import Storage
 from runtime.s3.uri import StorageError
 
@@ -95,17 +95,10 @@ def test_resumed_upload_of_another_file_stores_its_own_hash(faults: Faults, fold
         **OBJECT, UploadId=previous["UploadId"], PartNumber=2, Body=b"previous" * PART
     )
     faults.seen.clear()
-    upload_parts(
-        client,
-        folder / "file",
-        "bucket",
-        "big/file",
-        metadata={"sha256": "present"},
-        part_bytes=PART,
-    )
+    Storage(part_bytes=PART).upload(folder, "s3://bucket/big")
     stored = client.get_object(**OBJECT)
     assert stored["Body"].read() == data
-    assert stored["Metadata"] == {"sha256": "present"}
+    assert stored["Metadata"] == {"sha256": hashlib.sha256(data).hexdigest()}
     assert (
         parts_sent(faults) == 2 * PARTS - 1
     )  # one part is equal; then all again, for the metadata

@@ -5,9 +5,11 @@ from pathlib import Path
 import boto3
 import pytest
 from broken_s3 import Faults
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime import artifacts
-from runtime.s3.storage import Storage
+from runtime.s3.storage import Storage, folder_and_file
 from runtime.s3.uri import StorageError, parse_s3_uri
 
 MIB = 1 << 20
@@ -148,6 +150,119 @@ def test_single_file_is_downloaded_and_unknown_address_is_an_error(
         Storage().download("s3://bucket/word", tmp_path / "none")
     with pytest.raises(StorageError, match="NoSuchBucket"):
         Storage().download("s3://bouquet/words", tmp_path / "none")
+
+
+@pytest.mark.parametrize("part_bytes", [PART, 16 * MIB])
+def test_names_of_headers_have_no_case(faults: Faults, tmp_path: Path, part_bytes: int) -> None:
+    faults.capitals = True
+    files = write_artifact(tmp_path / "dataset", large=PART + 1000)
+    storage = Storage(part_bytes=part_bytes)
+    for _ in range(2):
+        faults.seen.clear()
+        storage.upload(tmp_path / "dataset", "s3://bucket/c")
+    assert {method for method, _ in faults.seen} == {"HEAD"}
+    storage.download("s3://bucket/c", tmp_path / "back")
+    (tmp_path / "back" / "large").write_bytes(bytes(len(files["large"])))
+    storage.download("s3://bucket/c", tmp_path / "back")
+    assert contents(tmp_path / "back") == files
+    client = boto3.client("s3")
+    metadata = client.head_object(Bucket="bucket", Key="c/table.parquet")["Metadata"]
+    client.put_object(Bucket="bucket", Key="c/table.parquet", Body=b"y" * 10240, Metadata=metadata)
+    with pytest.raises(StorageError, match=r"c/table\.parquet is damaged"):
+        storage.download("s3://bucket/c", tmp_path / "other")
+    etag, _ = storage.objects("s3://bucket/c")["table.parquet"]
+    with pytest.raises(StorageError, match=r"c/table\.parquet is damaged"):
+        storage.read("s3://bucket/c/table.parquet", etag)
+
+
+@pytest.mark.parametrize("switch", ["when_supported", "when_required"])
+def test_no_upload_needs_trailers(
+    faults: Faults, https: None, tmp_path: Path, switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over https, boto3 sends a checksum that it computes behind the body."""
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", switch)
+    faults.trailers = False
+    files = write_artifact(tmp_path / "dataset", large=PART + 1000)
+    Storage(part_bytes=PART).upload(tmp_path / "dataset", "s3://bucket/t")
+    Storage().download("s3://bucket/t", tmp_path / "back")
+    Storage().check_writable("s3://bucket/t")
+    assert contents(tmp_path / "back") == files
+
+
+def test_what_the_server_stores_is_compared_with_the_upload(faults: Faults, tmp_path: Path) -> None:
+    faults.planned = {"PUT": ["lengthen"] * 2}
+    write_artifact(tmp_path / "dataset")
+    with pytest.raises(StorageError, match="the server stored another size"):
+        Storage(workers=1).upload(tmp_path / "dataset", "s3://bucket/l")
+    faults.planned = {"PUT": ["lengthen"] * 2}
+    with pytest.raises(StorageError, match="the server stored another size"):
+        Storage().check_writable("s3://bucket/l")
+    Storage().upload(tmp_path / "dataset", "s3://bucket/l")  # repairs it
+    Storage().download("s3://bucket/l", tmp_path / "back")
+    assert contents(tmp_path / "back") == contents(tmp_path / "dataset")
+
+
+@pytest.mark.parametrize("style", ["path", "virtual"])
+def test_the_addressing_style_of_the_user_holds(
+    style: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(f"[default]\ns3 =\n  addressing_style = {style}\n")
+    for name, value in {
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_ENDPOINT_URL": "https://oss.corp.example",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("BIFOCAL_S3_PATH_STYLE", raising=False)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    sign = Storage()._client.generate_presigned_url
+    address = sign("get_object", {"Bucket": "bucket", "Key": "a"})
+    host = "oss.corp.example/bucket/" if style == "path" else "bucket.oss.corp.example/"
+    assert address.startswith(f"https://{host}a")
+
+
+@pytest.mark.parametrize(
+    "content", [b"{}", b"[1]", b"\xff\xfe", b'{"schema_version": 1}', b"null", b"{"]
+)
+def test_a_file_of_the_user_may_have_the_name_of_a_manifest(
+    s3: None, tmp_path: Path, content: bytes
+) -> None:
+    boto3.client("s3").put_object(Bucket="bucket", Key="m/manifest.json", Body=content)
+    Storage().download("s3://bucket/m", tmp_path / "back")
+    assert (tmp_path / "back" / "manifest.json").read_bytes() == content
+
+
+@given(st.lists(st.sampled_from("ab"), min_size=1, max_size=3), st.booleans())
+def test_no_file_has_the_name_of_a_folder(path: list[str], first: bool) -> None:
+    name = "/".join(path)
+    keys = dict.fromkeys([name, f"{name}/b"] if first else [f"{name}/b", name, "x"])
+    assert folder_and_file(keys) == name
+    assert folder_and_file([f"{name}/a", f"{name}/b", "x"]) is None
+
+
+@pytest.mark.parametrize("keys", [("n/f", "n/f/g"), ("n/f/g/h", "n/f"), ("f", "f/g")])
+def test_an_object_with_the_name_of_a_folder_is_refused(
+    s3: None, tmp_path: Path, keys: tuple[str, str]
+) -> None:
+    for key in keys:
+        boto3.client("s3").put_object(Bucket="bucket", Key=f"k/{key}", Body=b"x")
+    with pytest.raises(StorageError, match="is an object and a folder of objects"):
+        Storage().download("s3://bucket/k", tmp_path / "back")
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "\U0001f600"])
+def test_names_of_255_bytes_are_downloaded_and_longer_ones_refused(
+    s3: None, tmp_path: Path, letter: str
+) -> None:
+    longest = letter * (255 // len(letter.encode()))
+    client = boto3.client("s3")
+    client.put_object(Bucket="bucket", Key=f"w/{longest}", Body=b"x")
+    Storage().download("s3://bucket/w", tmp_path / "back")
+    assert [path.name for path in (tmp_path / "back").iterdir()] == [longest]
+    client.put_object(Bucket="bucket", Key=f"w/{longest}{letter}", Body=b"x")
+    with pytest.raises(StorageError, match="at most 255 bytes"):
+        Storage().download("s3://bucket/w", tmp_path / "back")
 
 
 @pytest.mark.parametrize(
