@@ -226,9 +226,11 @@ def check_complete(image: Image.Image, file: IO[bytes]) -> None:
         raise ValueError("cannot be decoded: the image file is truncated")
 
 
-def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | None) -> None:
+def _check_sides(image: Image.Image, max_pixels: int | None) -> None:
     width, height = image.size
     longer, shorter = max(width, height), min(width, height)
+    if not shorter:
+        raise ValueError(f"{width} x {height} pixels: the image is empty")
     if longer > MAX_SIDE or longer > MAX_RATIO * shorter:
         raise LargeImageError(
             f"too large: {width} x {height} pixels, at most {MAX_SIDE} on a side and "
@@ -239,6 +241,11 @@ def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | Non
         raise LargeImageError(
             f"too large: {width} x {height} pixels, more than max_pixels {max_pixels}{hint}"
         )
+
+
+def _check(image: Image.Image, file: IO[bytes], size: int, max_pixels: int | None) -> None:
+    _check_sides(image, max_pixels)
+    width, height = image.size
     # Only the first frame is decoded. Formats that would have to be read for their number of frames
     # state none.
     frames = 1 if image.format in ("GIF", "TIFF") else getattr(image, "n_frames", 1)
@@ -297,27 +304,34 @@ class InspectedImage:
     sha256: str
 
 
-def open_image(path: Path, max_pixels: int | None = None, side: int | None = None) -> Image.Image:
-    """Decode the first frame of an image file as RGB, rotated by its EXIF orientation.
+def open_image(
+    image: Path | bytes | Image.Image, max_pixels: int | None = None, side: int | None = None
+) -> Image.Image:
+    """Decode the first frame of an image as RGB, rotated by its EXIF orientation.
 
     16-bit gray is scaled to 8 bits, CMYK is converted, transparent pixels become white, and colors
     of another profile become sRGB. Metadata that are not valid are ignored.
 
     Args:
+        image: a file, its bytes, or an image of Pillow, which keeps the orientation and the profile
+            of its file until it is saved. Pillow's image itself does not change.
         max_pixels: reject a larger image by its header, before it is decoded.
         side: decode a JPEG at 1/2, 1/4 or 1/8 of its resolution, as long as each side keeps this
             many pixels.
 
     Raises:
         ValueError: the file is not a complete image; the message says why.
+        TypeError: ``image`` is something else.
     """
+    if not isinstance(image, Path):
+        return decode_image(image, max_pixels, side)
     try:
-        with open_regular(path, MAX_BYTES) as file:
+        with open_regular(image, MAX_BYTES) as file:
             return decode_image(file, max_pixels, side)
     except (LargeImageError, UnsupportedImageError) as error:
-        raise type(error)(f"{path}: {error}") from error
+        raise type(error)(f"{image}: {error}") from error
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{image}: {error}") from error
 
 
 def inspect_image(
@@ -339,10 +353,51 @@ def inspect_image(
     return InspectedImage(width, height, sha256)
 
 
-def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = None) -> Image.Image:
+def decode_image(
+    image: IO[bytes] | bytes | Image.Image, max_pixels: int | None, side: int | None = None
+) -> Image.Image:
     """Decode an open file as ``open_image`` does; the error message does not contain the path."""
-    image, turn = _decoded(file, max_pixels, side)
-    return image if turn == 1 else image.transpose(TURNS[turn])
+    if isinstance(image, bytes):
+        image = BytesIO(image)
+    if isinstance(image, Image.Image):
+        image = unread_file(image) or image
+    elif not hasattr(image, "read"):
+        raise TypeError(
+            f"an image is a Path, the bytes of a file or an image of Pillow, got {type(image)}"
+        )
+    decoded, turn = (
+        _converted(image, max_pixels)
+        if isinstance(image, Image.Image)
+        else _decoded(image, max_pixels, side)
+    )
+    decoded.info = {}  # or the next reader would turn and convert it again
+    return decoded if turn == 1 else decoded.transpose(TURNS[turn])
+
+
+def unread_file(image: Image.Image) -> BytesIO | None:
+    """Return the file of Pillow's image while its pixels are those of the file: its decoder is not
+    ours."""
+    file = getattr(image, "fp", None)
+    if file is None or file.closed or not getattr(image, "tile", None) or image.tell():
+        return None
+    position = file.tell()
+    file.seek(0)
+    content = BytesIO(file.read())
+    file.seek(position)
+    return content
+
+
+def _converted(image: Image.Image, max_pixels: int | None) -> tuple[Image.Image, int]:
+    """Return Pillow's image as RGB, before it is turned, and its orientation."""
+    _check_sides(image, max_pixels)
+    try:
+        image.load()
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
+    # Pillow turns a TIFF when it reads the pixels.
+    return _to_rgb(image), 1 if image.format == "TIFF" else orientation(image)
 
 
 def _decoded(file: IO[bytes], max_pixels: int | None, side: int | None) -> tuple[Image.Image, int]:

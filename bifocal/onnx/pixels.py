@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bifocal.onnx.images import MAX_BYTES, decode_image, image_size, max_pixels
+from bifocal.onnx.images import MAX_BYTES, image_size, max_pixels, open_image
 
 ImageFile = str | bytes
 """An image file: its bytes, or their base64."""
@@ -126,7 +126,7 @@ def decode_pixels(
     ``open_header``."""
     arguments = dict(preprocessing)
     size = image_size(BytesIO(file), most or max_pixels(), max_bytes, formats)
-    image = decode_image(BytesIO(file), None, arguments.pop("decoded_side", None))
+    image = open_image(file, None, arguments.pop("decoded_side", None))
     return DecodedImage(resized_pixels(image, **arguments), *size)
 
 
@@ -141,7 +141,7 @@ def read_pixels(
     """Return an image file's pixels (3, H, W) uint8: a central square of the shorter side
     ``scaled``, or resized."""
     try:
-        decoded = decode_image(BytesIO(file_bytes(image)), max_pixels(), decoded_side)
+        decoded = open_image(file_bytes(image), max_pixels(), decoded_side)
     except ValueError as error:
         hint = "; expected the base64 of an image file" if isinstance(image, str) else ""
         raise ValueError(f"an image cannot be read: {error}{hint}") from error
@@ -165,7 +165,7 @@ def resized_pixels(
 
 def read_squares(content: bytes, sizes: Sequence[int], interpolation: str) -> list[Array]:
     """Return an image file as squares (3, size, size) uint8."""
-    image = decode_image(BytesIO(content), max_pixels(), DECODED_SCALE * max(sizes))
+    image = open_image(content, max_pixels(), DECODED_SCALE * max(sizes))
     return [
         np.array(resize_image(image, size, "square", interpolation)).transpose(2, 0, 1)
         for size in sizes

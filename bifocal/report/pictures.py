@@ -44,7 +44,7 @@ def inferno(values: NDArray[np.floating]) -> NDArray[np.float64]:
 
 def thumbnail(image: Image.Image, side: int) -> str:
     """Return ``image`` as the data URI of a JPEG whose longer side has at most ``side`` pixels."""
-    small = image.convert("RGB")
+    small = open_image(image)
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return _data_uri(small, "JPEG", quality=QUALITY, optimize=True)
 
@@ -63,7 +63,7 @@ def with_heatmap(
 ) -> Image.Image:
     """Return an image under its heatmap, -inf without a score, with boxes (n, 4) and a point in
     percent."""
-    picture = image.convert("RGBA")
+    picture = open_image(image).convert("RGBA")
     picture.alpha_composite(_layer(heatmap).resize(picture.size))
     scale, draw = np.array(picture.size) / 100, ImageDraw.Draw(picture)
     for box in boxes * np.tile(scale, 2):
@@ -90,7 +90,7 @@ def overlay(
     if point is None:
         rows, columns = np.nonzero(heatmap == heatmap.max())
         point = ((columns.mean() + 0.5) / heatmap.shape[1], (rows.mean() + 0.5) / heatmap.shape[0])
-    picture = image.convert("RGB")
+    picture = open_image(image)
     picture.thumbnail((LONGER_SIDE, LONGER_SIDE))
     low, high = float(heatmap.min()), float(heatmap.max())
     scaled = (heatmap - low) / (high - low if high > low else 1.0)
@@ -130,7 +130,7 @@ def contact_sheet(
             MARGIN + column * (CELL + MARGIN),
             2 * LINE + MARGIN + row * (CELL + LINE + 2 * MARGIN),
         )
-        sheet.paste(ImageOps.pad(image.convert("RGB"), (CELL, CELL), color="#eeeeee"), (left, top))
+        sheet.paste(ImageOps.pad(open_image(image), (CELL, CELL), color="#eeeeee"), (left, top))
         draw.text(
             (left, top + CELL + 4),
             shorten(text, TEXT),

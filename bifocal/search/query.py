@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol, overload
 from numpy.typing import NDArray
 from PIL import Image
 
+from bifocal.onnx.images import max_pixels, open_image, unread_file
+
 Array = NDArray[Any]
 Mode = Literal["vectors", "hybrid", "regions"]
 Relevance = Literal["relevant", "maybe"]
@@ -181,8 +183,10 @@ def encode_file(image: Path | str | Image.Image | bytes) -> bytes:
     """Return the bytes of an image file; an image of Pillow becomes a file without loss."""
     if isinstance(image, bytes):
         return image
-    if not isinstance(image, Image.Image):
+    if isinstance(image, Path | str):
         return Path(image).read_bytes()
+    if isinstance(image, Image.Image) and (file := unread_file(image)) is not None:
+        return file.getvalue()
     buffer = BytesIO()
-    image.convert("RGB").save(buffer, "PPM")
+    open_image(image, max_pixels()).save(buffer, "PPM")
     return buffer.getvalue()

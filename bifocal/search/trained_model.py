@@ -64,13 +64,10 @@ def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Lo
     ``bifocal.onnx.pointing.PointingHead``."""
     if not phrase.strip():
         raise ValueError("the phrase is empty: name something to find in the image")
-    opened = (
-        image if isinstance(image, Image.Image) else open_image(Path(image), max_pixels(), SHOWN)
-    )
+    given = Path(image) if isinstance(image, str) else image
+    opened = open_image(given, max_pixels(), SHOWN)
     (place,) = pointer.locate(encode_file(opened), [phrase], SIDE)
-    return Location(
-        place.heatmap, peak(place.heatmap), opened.convert("RGB"), place.probability, place.present
-    )
+    return Location(place.heatmap, peak(place.heatmap), opened, place.probability, place.present)
 
 
 def open_search(

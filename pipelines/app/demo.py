@@ -94,8 +94,7 @@ def _write_collection(folder: Path, paths: Sequence[Path], table: Mapping[str, A
 
 def tiles(sheet: Path, count: int) -> list[Image.Image]:
     """Return the first ``count`` images of a sheet, row by row."""
-    with Image.open(sheet) as opened:
-        picture = opened.convert("RGB")
+    picture = open_image(sheet)
     corners = ((number % COLUMNS * SIDE, number // COLUMNS * SIDE) for number in range(count))
     return [picture.crop((left, top, left + SIDE, top + SIDE)) for left, top in corners]
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from bifocal.onnx.images import (
@@ -22,6 +24,7 @@ from bifocal.onnx.images import (
     max_pixels,
     open_image,
 )
+from tests.bifocal.color_profiles import SRGB, swapped_profile
 
 LIMIT = 50_000_000
 WIDTH, HEIGHT = 24, 16
@@ -365,3 +368,61 @@ def test_a_photograph_of_108_megapixels_is_decoded_at_a_fraction() -> None:
     Image.new("L", (12_000, 9_000), 128).save(file, "JPEG", quality=30)
     image = decode_image(file, max_pixels(), 600)
     assert (image.size, image.getpixel((9, 9))) == ((1_500, 1_125), (128, 128, 128))
+
+
+ENCODINGS = {
+    "PNG": ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "I;16"),
+    "TIFF": ("L", "RGB", "RGBA", "CMYK", "I;16"),
+    "JPEG": ("L", "RGB", "CMYK"),
+    "WEBP": ("RGB", "RGBA"),
+    "GIF": ("L", "P"),
+}
+
+
+def loaded(image: Image.Image) -> Image.Image:
+    image.load()
+    return image
+
+
+@given(data=st.data(), orientation=st.integers(0, 9), seed=st.integers(0, 99))
+def test_an_image_of_pillow_has_the_pixels_of_its_file(data, orientation, seed):
+    encoding = data.draw(st.sampled_from(sorted(ENCODINGS)))
+    mode = data.draw(st.sampled_from(ENCODINGS[encoding]))
+    noise = np.random.default_rng(seed).integers(0, 256, (HEIGHT, WIDTH, 4), dtype=np.uint8)
+    if mode == "I;16":
+        image = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
+    elif mode == "PA":
+        image = Image.fromarray(noise).quantize(8)  # a palette with transparency
+    else:
+        image = Image.fromarray(noise, "RGBA").convert(mode)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    profile = data.draw(st.sampled_from([None, b"damaged", SRGB, swapped_profile()]))
+    options = {} if encoding == "GIF" else {"exif": exif, "icc_profile": profile}
+    if mode in ("L", "P", "RGB") and encoding in ("PNG", "GIF") and data.draw(st.booleans()):
+        options["transparency"] = (1, 2, 3) if mode == "RGB" else 3
+    file = BytesIO()
+    image.save(file, encoding, **options)
+    expected = np.asarray(open_image(file.getvalue()))
+    change = data.draw(st.sampled_from([lambda image: image, Image.Image.copy, loaded]))
+    opened = change(Image.open(file))
+    for _ in range(2):  # Pillow's image stays as it is
+        decoded = open_image(opened)
+        np.testing.assert_array_equal(np.asarray(decoded), expected)
+    np.testing.assert_array_equal(np.asarray(open_image(decoded)), expected)
+
+
+@pytest.mark.parametrize(
+    ("image", "error", "message"),
+    [
+        (np.zeros((2, 2, 3)), TypeError, "an image of Pillow, got .*ndarray"),
+        ("photo.jpg", TypeError, "got .*str"),
+        (None, TypeError, "got .*NoneType"),
+        (Image.new("RGB", (0, 3)), ValueError, "the image is empty"),
+        (Image.new("F", (2, 2)), ValueError, "floating-point pixels"),
+        (b"", ValueError, "the file is empty"),
+    ],
+)
+def test_what_is_not_an_image_is_one_error(image, error, message):
+    with pytest.raises(error, match=message):
+        open_image(image)
