@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, Vocabulary, tokenize
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, Vocabulary
+from bifocal.onnx.text.words import tokenize
 from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from bifocal.onnx.heatmaps import peak
 from bifocal.onnx.pointing import Place, Pointer
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.pointing.pointer import open_head
-from bifocal.onnx.text.captions import tokenize
+from bifocal.onnx.text.words import tokenize
 from bifocal.report.pictures import Thumbnails, heatmap_overlay
 from bifocal.report.sections import (
     Badge,

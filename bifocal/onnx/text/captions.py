@@ -2,8 +2,6 @@
 without torch."""
 
 import json
-import re
-import unicodedata
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.onnx.files import read_json, read_whole
+from bifocal.onnx.text.words import tokenize
 
 FormatName = Literal["tokens", "subwords", "vectors", "contextual", "sparse"]
 Array = NDArray[Any]
@@ -33,11 +32,6 @@ MAX_TOKENS = 100
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING_SYMBOL = 256, 257, 258, 259, 260
 SYMBOLS = 261
 """Size of the alphabet: bytes of UTF-8 and the five special symbols."""
-
-_WORD = re.compile(r"[^\s'-]+(?:['-][^\s'-]+)*")
-_ASCII = {
-    code: chr(code) if chr(code).isalnum() or chr(code) in "'-" else " " for code in range(128)
-} | {0x2019: "'"}
 
 
 @dataclass(frozen=True)
@@ -135,28 +129,6 @@ def ignored_arguments(
             yield f"{name} {arguments[name]!r} has no effect {reason}: leave it out"
 
 
-def tokenize(text: str, lower: bool = True) -> list[str]:
-    """Return the words in ``text`` in order: runs of letters, marks and digits in any script.
-
-    Unicode compatibility forms are unified (NFKC). Apostrophes and hyphens inside a word are kept,
-    all other signs are removed. Scripts without spaces between words give one token per run.
-
-    Args:
-        lower: convert to lower case.
-
-    >>> tokenize("A man's T-shirt, 2 cafés & 犬が走る!")
-    ['a', "man's", 't-shirt', '2', 'cafés', '犬が走る']
-    """
-    text = unicodedata.normalize("NFKC", text).translate(_ASCII)
-    if lower:
-        text = text.lower()
-    if not text.isascii():
-        text = "".join(
-            sign if sign in "'-" or unicodedata.category(sign)[0] in "LMN" else " " for sign in text
-        )
-    return _WORD.findall(text)
-
-
 class Vocabulary:
     """Ids of words: 0 is padding, 1 is ``<unk>``, then ``words`` in their order, then the buckets.
 
@@ -187,6 +159,8 @@ class Vocabulary:
                 f"word {repeated!r} is repeated; {PADDING} and {UNKNOWN} are added by the "
                 "vocabulary"
             )
+        for index, word in enumerate(self.words):  # older files are in lower case, not folded
+            self._ids.setdefault(word.casefold(), index)
 
     def __len__(self) -> int:
         return len(self.words) + self.buckets

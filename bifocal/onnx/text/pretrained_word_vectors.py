@@ -11,8 +11,9 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.text.captions import Vocabulary, ignored_arguments, tokenize
+from bifocal.onnx.text.captions import Vocabulary, ignored_arguments
 from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
+from bifocal.onnx.text.words import tokenize
 
 Vector = NDArray[np.float32]
 Entries = Iterator[tuple[bytes, Vector | None]]
@@ -205,14 +206,26 @@ class PretrainedWordVectors(WordVectorizer):
         if self.path is None:
             raise ValueError("PretrainedWordVectors needs path: a file of word vectors")
         frequent = frequent_words(captions, self.min_count)
-        file = read_word_vectors(Path(self.path), [*frequent, *UNKNOWN_NAMES])
-        words = [word for word in frequent if word in file.vectors]
+        # Files are in lower case, and words are folded: "straße" is "strasse".
+        spellings = {word: word for word in frequent} | {
+            token.lower(): "".join(tokenize(token))
+            for caption in captions
+            if not caption.isascii()
+            for token in tokenize(caption, lower=False)
+        }
+        file = read_word_vectors(Path(self.path), [*spellings, *UNKNOWN_NAMES])
+        found = {
+            word: file.vectors[spelled]
+            for spelled, word in spellings.items()
+            if spelled in file.vectors
+        }
+        words = [word for word in frequent if word in found]
         if not words:
             raise ValueError(
                 f"{self.path} has none of the {len(frequent)} words of the captions: check the "
                 "language of the file"
             )
-        vectors = np.stack([file.vectors[word] for word in words])
+        vectors = np.stack([found[word] for word in words])
         rows = [
             np.zeros((1, file.dim), np.float32),
             self._unknown_vector(file, vectors)[None],

@@ -16,9 +16,9 @@ from bifocal.onnx.text.captions import (
     NumpyVectorizer,
     Vocabulary,
     spell_sentences,
-    tokenize,
 )
 from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
+from bifocal.onnx.text.words import tokenize
 from bifocal.onnx.towers import TowerTokens, is_towers
 
 ELMO = "elmo.onnx"

@@ -17,10 +17,10 @@ from bifocal.onnx.text.captions import (
     TextFormat,
     Vocabulary,
     ignored_arguments,
-    tokenize,
 )
 from bifocal.onnx.text.pretrained_word_vectors import frequent_words, read_word_vectors
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.onnx.text.words import tokenize
 
 SIF = 1e-4
 """Coefficient a of the weights a / (a + p): Arora et al., ICLR 2017, section 3."""

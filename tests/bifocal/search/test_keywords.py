@@ -1,16 +1,21 @@
 """Search by words, and the fusion of rankings."""
 
 import math
-import re
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bifocal.onnx.text.words import tokenize
 from bifocal.search import keywords
-from bifocal.search.keywords import Keywords, fuse
+from bifocal.search.keywords import Keywords, fuse, has_texts, terms
 
+CAPTIONS = pa.field("captions", pa.list_(pa.string()))
 CITIES = ["Rome", "Oslo", None, "Oslo harbor", "Rome"]
 ITEMS = pa.table(
     {
@@ -51,10 +56,10 @@ TEXTS = [
 
 def bm25(texts: list[str], query: str, row: int) -> float:
     """Return the score of an item, by the equation of the class with loops."""
-    words = [re.findall(r"\w+", text.lower()) for text in texts]
+    words = [list(terms(tokenize(text))) for text in texts]
     mean = sum(map(len, words)) / len(words)
     total = 0.0
-    for word in re.findall(r"\w+", query.lower()):
+    for word in terms(tokenize(query)):
         items, often = sum(word in others for others in words), words[row].count(word)
         idf = math.log(1 + (len(words) - items + 0.5) / (items + 0.5))
         total += idf * often / (often + 1.5 * (1 - 0.75 + 0.75 * len(words[row]) / mean))
@@ -85,6 +90,76 @@ def test_keywords_sort_by_the_equation(
     assert (
         searched.search(query, 4, allowed).tolist() == [row for row in expected if allowed[row]][:4]
     )
+
+
+VALUES = {
+    "ean": pa.array([4006381333907, None, 12]),
+    "size": pa.array([2.0, 1.5, math.nan]),
+    "day": pa.array([date(2015, 3, 1), date(2016, 3, 1), None]),
+    "moment": pa.array(
+        [datetime(2024, 3, 2, 23, 30), None, None], pa.timestamp("us", "Europe/Rome")
+    ),
+    "kind": pa.array(["Straße", "straight", None]).dictionary_encode(),
+    "price": pa.array([Decimal("9.95"), None, None]),
+    "flag": pa.array([True, False, None]),
+    "none": pa.nulls(3, pa.string()),
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("4006381333907", [0]),
+        ("2", [0]),
+        ("1.5", [1]),
+        ("nan", []),
+        ("2015", [0]),
+        ("2016-03-01", [1, 0]),
+        ("2024-03-03", [0, 1]),  # in the zone of the column; 03 is a part of another day
+        ("STRASSE", [0]),
+        ("9.95", [0]),
+        ("true", []),
+    ],
+)
+def test_numbers_and_days_of_tables_are_words(query: str, expected: list[int]) -> None:
+    table = pa.table({"item_id": list("abc")} | {f"meta.{k}": v for k, v in VALUES.items()})
+    assert Keywords.of(table).search(query, 9).tolist() == expected
+    assert has_texts(table)
+    assert not has_texts(table.select(["item_id", "meta.flag", "meta.none"]))
+
+
+@given(st.lists(st.lists(st.text(max_size=12), max_size=3), min_size=1, max_size=9), st.data())
+def test_an_item_is_found_by_each_of_its_words(
+    captions: list[list[str]], data: st.DataObject
+) -> None:
+    table = pa.table({"item_id": list(map(str, range(len(captions)))), "captions": captions})
+    searched = Keywords.of(table.cast(pa.schema([("item_id", pa.string()), CAPTIONS])))
+    searched.check()
+    row = data.draw(st.sampled_from(range(len(captions))))
+    for word in terms(tokenize(" ".join(captions[row]))):
+        assert row in searched.search(word.upper() if word.isascii() else word, 99)
+    # A word that is repeated is read once, and counts as often.
+    assert len(searched.postings("dog " * 99)) <= 1
+
+
+@pytest.mark.parametrize("column", ["items", "weights", "word"])
+@pytest.mark.parametrize("damage", ["null", "other", "shorter"])
+def test_damaged_keywords_are_one_error(column: str, damage: str) -> None:
+    table = Keywords.of(ITEMS)._table
+    values = table[column].combine_chunks()
+    if damage == "null":
+        values = pa.nulls(len(values), values.type)
+    elif column == "word":
+        values = values[::-1] if damage == "other" else pa.array(["a"] * len(values))
+    else:
+        offsets, numbers = values.offsets, values.values
+        bad = -1 if column == "items" else math.inf
+        numbers = pa.array([bad] * len(numbers), numbers.type) if damage == "other" else numbers
+        offsets = pa.array([0] * len(offsets), pa.int64()) if damage == "shorter" else offsets
+        values = pa.LargeListArray.from_arrays(offsets, numbers)
+    table = table.set_column(table.column_names.index(column), column, values)
+    with pytest.raises(ValueError, match="build it again"):
+        Keywords(table, len(ITEMS)).check()
 
 
 def test_fusion_is_the_sum_of_reciprocal_ranks() -> None:

@@ -1,5 +1,6 @@
 """Tokens of captions."""
 
+import re
 import unicodedata
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bifocal.onnx.text.words import parts
 from bifocal.text import Vocabulary, tokenize
 
 
@@ -18,7 +20,12 @@ from bifocal.text import Vocabulary, tokenize
         ("e\u0301te\u0301 \ufb01ne", ["été", "fine"]),
         ("एक कुत्ता दौड़ता है", ["एक", "कुत्ता", "दौड़ता", "है"]),
         ("собака бежит", ["собака", "бежит"]),
-        ("🐕 !?", []),
+        ("🐕❤️👍🏽!?🇩🇪🇫🇷", ["🐕", "❤", "👍", "🇩🇪", "🇫🇷"]),
+        ("Straße, STRASSE, ΛΌΓΟΣ λόγος", ["strasse", "strasse", "λόγοσ", "λόγοσ"]),
+        ("一只狗, สุนัข", ["一只", "只狗", "สุนั", "นัข"]),
+        ("狗 7狗b", ["狗", "7", "狗", "b"]),
+        ("co\u00adop \u200bt\u2010shirt", ["coop", "t-shirt"]),
+        ("rock-'n'-roll -a- b--c 'd", ["rock", "n", "roll", "a", "b", "c", "d"]),
         ("", []),
         ("under_score a/b", ["under", "score", "a", "b"]),
     ],
@@ -34,6 +41,32 @@ def test_tokens_are_stable_and_contain_no_space(text: str) -> None:
     assert all(token and not any(sign.isspace() for sign in token) for token in tokens)
 
 
+@given(st.text(), st.text())
+def test_equal_texts_have_equal_words(text: str, other: str) -> None:
+    tokens = tokenize(text)
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert tokenize(unicodedata.normalize(form, text)) == tokens
+    assert tokenize(f"{text}\n{other}") == tokens + tokenize(other)
+    assert tokenize(unicodedata.normalize("NFKC", text).casefold()) == tokens
+
+
+@given(st.text(st.characters(codec="ascii")))
+def test_ascii_words_are_runs_of_letters_and_digits(text: str) -> None:
+    words = "".join(sign if sign.isalnum() or sign in "'-" else " " for sign in text.lower())
+    joined = re.findall(r"[^\s'-]+(?:['-][^\s'-]+)*", words)
+    assert tokenize(text) == joined
+
+
+@given(st.text())
+def test_parts_are_other_words_and_letters_without_a_mark_keep_theirs(text: str) -> None:
+    for word in tokenize(text):
+        found = parts(word)
+        assert not found & {word, ""}
+        assert not any(unicodedata.category(part[0])[0] == "M" for part in found) or (
+            unicodedata.category(word[0])[0] == "M"
+        )
+
+
 def test_case_is_kept_on_request() -> None:
     assert tokenize("The Dog", lower=False) == ["The", "Dog"]
 
@@ -45,6 +78,11 @@ def test_vocabulary_is_loaded_as_saved(tmp_path: Path) -> None:
     tokens = ["犬", "cat", "a", "<unk>"]
     assert len(loaded) == len(vocabulary) == 7
     assert loaded.encode(tokens) == vocabulary.encode(tokens)
+
+
+def test_a_vocabulary_in_lower_case_knows_folded_words() -> None:
+    vocabulary = Vocabulary(["straße", "λόγος"])
+    assert vocabulary.encode(tokenize("STRASSE ΛΌΓΟΣ")) == [2, 3]
 
 
 def test_unknown_words_are_unk_or_in_buckets() -> None:
