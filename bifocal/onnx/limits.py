@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bifocal.onnx.images import MAX_BYTES, image_size
+from bifocal.onnx.image_limits import MAX_BYTES
+from bifocal.onnx.images import image_size
 from bifocal.onnx.pixels import ImageFile, file_bytes, file_size
 
 PREFIX = "BIFOCAL_MAX_"

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bifocal.onnx.images import MAX_BYTES, image_size, max_pixels, open_image
+from bifocal.onnx.image_limits import MAX_BYTES, max_pixels
+from bifocal.onnx.images import image_size, open_image
 
 ImageFile = str | bytes
 """An image file: its bytes, or their base64."""

@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol, overload
 from numpy.typing import NDArray
 from PIL import Image
 
-from bifocal.onnx.images import max_pixels, open_image, unread_file
+from bifocal.onnx.image_limits import max_pixels
+from bifocal.onnx.images import open_image, unread_file
 
 Array = NDArray[Any]
 Mode = Literal["vectors", "hybrid", "regions"]

@@ -16,7 +16,8 @@ from bifocal.durable import reading
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.files import model_hash, read_whole
 from bifocal.onnx.heatmaps import LOCALIZER, SIDE, HeatmapModel, peak
-from bifocal.onnx.images import max_pixels, open_image
+from bifocal.onnx.image_limits import max_pixels
+from bifocal.onnx.images import open_image
 from bifocal.onnx.pointing import Pointer, open_pointer
 from bifocal.onnx.towers import is_towers
 from bifocal.report.pictures import overlay

@@ -12,7 +12,7 @@ from bifocal.datasets.base import CorpusReader
 from bifocal.durable import write_once
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import write_features
-from bifocal.onnx.images import max_pixels
+from bifocal.onnx.image_limits import max_pixels
 from bifocal.registry import as_mapping, build, split
 from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
 from bifocal.training.inputs import TrainingInputs

@@ -94,7 +94,7 @@ def inspected(directory: str, compare: int = 5000, **options: Any) -> Iterator[I
     from bifocal.datasets.inspection import inspect_dataset
     from bifocal.datasets.languages import caption_languages
     from bifocal.datasets.remote_files import is_address
-    from bifocal.onnx.images import max_pixels
+    from bifocal.onnx.image_limits import max_pixels
     from runtime.parameters import load
 
     root = Path(directory)

@@ -12,7 +12,7 @@ import numpy as np
 from bifocal.datasets.prefetch import prefetch
 from bifocal.onnx.encoders import Array
 from bifocal.onnx.files import model_hash, open_regular
-from bifocal.onnx.images import MAX_BYTES
+from bifocal.onnx.image_limits import MAX_BYTES
 from bifocal.onnx.metadata import COLORS
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
@@ -54,7 +54,7 @@ class CollectionEmbedder:
     batch_size: int = 32
     items_per_shard: int = 4096
     max_pixels: int | None = (
-        None  # of an image; None for the limit of ``bifocal.onnx.images.max_pixels``
+        None  # of an image; None for the limit of ``bifocal.onnx.image_limits.max_pixels``
     )
     max_rejected_fraction: float = 1.0
     regions: bool = True

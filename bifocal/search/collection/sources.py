@@ -29,7 +29,8 @@ from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE, metadata_table
 from bifocal.onnx.files import open_regular
-from bifocal.onnx.images import MAX_BYTES, open_header
+from bifocal.onnx.image_limits import MAX_BYTES
+from bifocal.onnx.images import open_header
 from bifocal.onnx.metadata import date_of
 from bifocal.search.collection.format import (
     DATE,

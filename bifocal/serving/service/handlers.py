@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.images import MAX_BYTES, UPLOADS
+from bifocal.onnx.image_limits import MAX_BYTES
+from bifocal.onnx.images import UPLOADS
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.search.query import EncodedQuery, ItemFacts, Results

@@ -14,13 +14,8 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from PIL import Image
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.images import (
-    LargeImageError,
-    UnsupportedImageError,
-    max_pixels,
-    open_header,
-    open_image,
-)
+from bifocal.onnx.image_limits import max_pixels
+from bifocal.onnx.images import LargeImageError, UnsupportedImageError, open_header, open_image
 from bifocal.serving.service.turns import Turns
 
 SIDES = (256, 512, 1024)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from bifocal.datasets.corpora import ImageFolder
-from bifocal.onnx.images import max_pixels
+from bifocal.onnx.image_limits import max_pixels
 from bifocal.registry import build
 from pipelines.app.encoders import SENTENCES, SMALL, small_networks, torch_encoder
 from pipelines.app.inspect import check_count

@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from bifocal.onnx.image_limits import MAX_SCANS, max_pixels
 from bifocal.onnx.images import (
-    MAX_SCANS,
     LargeImageError,
     UnsupportedImageError,
     decode_image,
     image_size,
     inspect_image,
-    max_pixels,
     open_image,
 )
 from tests.bifocal.color_profiles import SRGB, swapped_profile
@@ -300,7 +299,7 @@ def test_frames_of_a_png_are_never_read_and_of_a_webp_limited_by_its_header(
 ) -> None:
     rows = HEIGHT * (b"\0" + WIDTH * b"\1")
     assert image_size(BytesIO(png_of(WIDTH, HEIGHT, rows, frames=10**6))) == (WIDTH, HEIGHT)
-    monkeypatch.setattr("bifocal.onnx.images.MAX_FRAMES", 2)
+    monkeypatch.setattr("bifocal.onnx.image_limits.MAX_FRAMES", 2)
     file, frames = (
         BytesIO(),
         [Image.new("RGB", (WIDTH, HEIGHT), (shade, 0, 0)) for shade in (0, 99, 200)],

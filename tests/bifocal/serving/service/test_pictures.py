@@ -163,7 +163,7 @@ def test_thumbnails_are_bounded_and_forgotten(tmp_path: Path) -> None:
 def test_a_thumbnail_above_the_limit_of_the_own_disk_is_not_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bifocal.onnx.images.MAX_PIXELS", 1000)
+    monkeypatch.setattr("bifocal.onnx.image_limits.MAX_PIXELS", 1000)
     with pytest.raises(ValueError, match="more than max_pixels"):
         Waiting().made("item", photograph(tmp_path / "photo.jpg"), 256)
 
