@@ -2,13 +2,8 @@
 not repeated."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,17 +11,14 @@ from typing import Any
 import click
 import pandas as pd
 
-from bifocal.durable import write_text
 from bifocal.evaluation.rank_tables import RANKS
 from components.catalog import configurable_components, pipeline_components
+from pipelines.app.run_folder import PARAMETERS
+from pipelines.app.stages import SECONDS, run_stages
 from pipelines.dvc import recipe_folder
-from pipelines.local.engine import SUPERVISOR
 from runtime import parameters
-from runtime.job import Workspace, stage_job
 from runtime.spec import Component, flatten
-from runtime.stage import Job
 
-PARAMETERS, SECONDS = "params.yaml", "seconds.json"
 TRAINING, LAST = "train_embedding", "evaluate"
 
 
@@ -101,13 +93,8 @@ def train_missing(systems: Sequence[System]) -> None:
     ]
     for system, seed, run in sorted(work, key=lambda entry: entry[1]):
         values = {**system.values, TRAINING: {**system.values[TRAINING], "seed": seed}}
-        run.mkdir(parents=True, exist_ok=True)
-        write_text(run / PARAMETERS, parameters.dump_yaml(values))
-        for stage in _stages(values["pipeline"]):
-            job = stage_job(stage, values, Workspace((run / "artifacts").as_posix()))
-            if not job.is_complete() and not _linked(job, run, sources):
-                click.secho(f"{system.name}, seed {seed}: {stage.name}", bold=True, err=True)
-                _run(stage, run)
+        click.secho(f"{system.name}, seed {seed}", bold=True, err=True)
+        run_stages(run, values, _stages(values["pipeline"]), sources)
         sources.append(run)
 
 
@@ -119,39 +106,3 @@ def _stages(pipeline: str) -> list[Component]:
             needed |= {*stage.inputs}
             stages.insert(0, stage)
     return stages
-
-
-def _linked(job: Job, run: Path, sources: Sequence[Path]) -> bool:
-    """Link the outputs of a job to the same outputs of another run; return whether there are
-    any."""
-    for path in job.outputs.values():  # a link of former parameters, or its target is gone
-        if path.is_symlink():
-            path.unlink()
-    for source in sources:
-        others = {name: source / "artifacts" / name for name in job.outputs}
-        if replace(job, outputs=others).is_complete():
-            for name, path in job.outputs.items():
-                shutil.rmtree(path, ignore_errors=True)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.symlink_to(os.path.relpath(others[name].resolve(), path.parent.resolve()))
-            return True
-    return False
-
-
-def _run(stage: Component, run: Path) -> None:
-    """Run a stage in a process of its own, which ends with this one; add its seconds to the file of
-    the run."""
-    options = ["--params", str(run / PARAMETERS), "--artifacts", (run / "artifacts").as_posix()]
-    command = [*SUPERVISOR, sys.executable, "-m", "components", stage.name, *options]
-    start, file = time.monotonic(), run / SECONDS
-    try:
-        with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
-            code = process.wait()
-    finally:
-        seconds = json.loads(file.read_text()) if file.is_file() else {}
-        seconds[stage.name] = seconds.get(stage.name, 0.0) + time.monotonic() - start
-        write_text(file, json.dumps(seconds) + "\n")
-    if code:
-        raise click.ClickException(
-            f"{stage.name} of {run} failed; finished stages are kept: repeat the command to go on"
-        )

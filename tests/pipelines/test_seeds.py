@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from pipelines import seeds
+from pipelines.app import stages as running
 from runtime.artifacts import commit_all, open_partial
-from runtime.job import Workspace, stage_job
 from runtime.parameters import load
-from runtime.spec import Component
+from runtime.stage import Job
 
 ROOT = Path(__file__).parents[2]
 SMALL = yaml.safe_load((ROOT / "tests" / "small.yaml").read_text())
@@ -35,17 +35,15 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, s
     Path("params.yaml").write_text((ROOT / "params.yaml").read_text())
     ran: list[tuple[str, str]] = []
 
-    def run(stage: Component, folder: Path) -> None:
-        ran.append((stage.name, folder.relative_to("runs/mine").as_posix()))
-        job = stage_job(
-            stage, load(folder / "params.yaml"), Workspace((folder / "artifacts").as_posix())
-        )
+    def run(job: Job) -> None:
+        folder = next(iter(job.outputs.values())).parents[1]
+        ran.append((job.component.name, folder.relative_to("runs/mine").as_posix()))
         partials = {path: open_partial(path, job.fingerprint()) for path in job.outputs.values()}
         for name, partial in zip(job.outputs, partials.values(), strict=True):
             (partial / "file").write_text(f"{name} {job.fingerprint()['parameters']}")
         commit_all(partials, job.fingerprint() | {"metrics": {}})
 
-    monkeypatch.setattr(seeds, "_run", run)
+    monkeypatch.setattr(running, "run_stage", run)
     return ran
 
 
@@ -91,8 +89,7 @@ def test_trainings_of_make_repro_and_damaged_links_are_found(stages: list[tuple[
     repro = Path("runs/mine/infonce")
     (repro / "artifacts").mkdir(parents=True)
     (repro / "params.yaml").write_text(yaml.safe_dump(dict(system.values)))
-    for stage in seeds._stages("embedding"):
-        seeds._run(stage, repro)
+    running.run_stages(repro, dict(system.values), seeds._stages("embedding"))
     stages.clear()
     seeds.train_missing([system])
     assert stages == []
