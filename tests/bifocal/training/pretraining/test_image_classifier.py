@@ -19,6 +19,7 @@ from bifocal.training.pretraining.image_classifier import (
     labels_of,
     pretrain_classifier,
 )
+from tests.margins import beyond_chance
 
 Interrupt = Callable[[int], Callable[[], None]]
 SMALL = {"channels": [8, 16, 24, 32], "stem_width": 8}
@@ -116,7 +117,7 @@ def test_pretrain_classifier_learns_from_crops_of_images_of_any_shape(tmp_path: 
     torch.manual_seed(0)
     extractor = ImageFiles(64, "limit", "resnet10t", SMALL)
     _, metrics = train_classifier(extractor, folders, tmp_path / "checkpoints", epochs=4)
-    assert metrics["classifier_top1"] > 0.6
+    assert metrics["classifier_top1"] > beyond_chance(6 * len(COLORS), 1 / len(COLORS))
 
 
 def test_labels_of_gives_targets_and_unknown_labels_are_excluded_from_the_loss() -> None:
