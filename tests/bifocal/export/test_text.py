@@ -52,7 +52,11 @@ CLIP = {
     "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
     "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 2},
 }
-CASES = ("states", "subwords", "clip", "multilingual", "sentences", "vectors")
+SLOW = ("states", "clip", "sentences")
+CASES = (
+    *("subwords", "multilingual", "vectors"),
+    *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW),
+)
 ABSENT = ("torch", "transformers", "open_clip", "sklearn", "scipy")
 """Packages that a server need not have."""
 
@@ -179,6 +183,7 @@ def check_immich(onnx: Path, case: str, expected: Any, folder: Path) -> None:
     np.testing.assert_array_equal(exported.embed_images(images), own.encode_images(images))
 
 
+@pytest.mark.slow
 def test_a_sentence_encoder_is_exported_once_with_each_pooling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def results(
     return {name: json.loads((folder / f"results{name}.json").read_text()) for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["plain", "micro", "continued"])
 def test_two_processes_give_the_curve_of_one(results: dict[str, dict[str, Any]], way: str) -> None:
     (expected, weights), (first, first_weights), (second, second_weights) = (

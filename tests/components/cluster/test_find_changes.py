@@ -48,6 +48,7 @@ def test_new_and_removed_images_count_relative_to_all_images_of_the_last_trainin
     assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": changed, "change": change}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_a_decided_one_does_not(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_promotion_moves_the_aliases_and_logs_every_decision(
     assert decisions(second)[0]["promotion"] == "yes"
 
 
+@pytest.mark.slow
 def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refused(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +147,7 @@ def test_heads_above_a_contrastive_model_need_its_ranks(dataset: Dataset, tmp_pa
     )
 
 
+@pytest.mark.slow
 def test_comparisons_use_up_the_test_set(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
@@ -265,6 +267,7 @@ def test_deleted_runs_of_versions_block_neither_registration_nor_forced_promotio
     assert previous_files(POLICY.model, 1) == []
 
 
+@pytest.mark.slow
 def test_a_decision_alone_moves_no_alias_and_the_promotion_after_the_release_spends_nothing_more(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     return unpack(tmp_path_factory.mktemp("demo") / "new")
 
 
+@pytest.mark.slow
 def test_light_commands_run_without_torch(tmp_path: Path, photos: Path) -> None:
     command = [sys.executable, "-c", LIGHT, str(tmp_path / "demo"), str(photos)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -56,7 +56,11 @@ def overlap(a: list[list[int]], b: list[list[int]]) -> float:
 
 
 @pytest.mark.parametrize(
-    "factory", ["IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "OPQ8,IVF24,PQ8x4", "SQ8", "Cut12,SQ8"]
+    "factory",
+    [
+        *("IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "SQ8", "Cut12,SQ8"),
+        pytest.param("OPQ8,IVF24,PQ8x4", marks=pytest.mark.slow),
+    ],
 )
 def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path

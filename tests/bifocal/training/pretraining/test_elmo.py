@@ -48,6 +48,7 @@ def test_pretrain_elmo_lowers_the_perplexity(tmp_path: Path, samples: int) -> No
     assert 6**0.2 < history[-1] < history[0] / 2
 
 
+@pytest.mark.slow
 def test_pretrain_elmo_resumes_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill_at: Interrupt, sigterm_at: Interrupt
 ) -> None:
