@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-slow test-real attack faults reports leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
+.PHONY: setup repro test test-slow test-abroad test-real attack faults reports leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -29,10 +29,15 @@ repro: setup
 
 TESTS := pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test: setup
-	$(TESTS) -m "not slow"
+	$(TESTS) --durations 20 -m "not slow"
 
 test-slow: setup
-	$(TESTS) -m slow
+	$(TESTS) --durations 20 -m slow
+
+# The tests of the library with fewer instructions of the processor, other threads, zones, locales, users, paths and Pythons, and
+# what differs; one setting: make test-abroad ONLY=umask. Needs localedef, and a network for the newest Python.
+test-abroad: setup
+	python -m tests.rehearsals.abroad $(if $(ONLY),--only "$(ONLY)")
 
 # All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
 # Alertmanager, tritonclient, kserve. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary

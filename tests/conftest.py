@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 gc.disable()
 
 # The two workers share two cores.
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 LONG = ("tests/pipelines/", "tests/bifocal/serving/", "tests/rehearsals/", "tests/examples/")
 """Folders with tests of whole pipelines and trainings, whose files take up to minutes."""
