@@ -66,7 +66,6 @@ def test_promotion_moves_the_aliases_and_logs_every_decision(
     assert decisions(second)[0]["promotion"] == "yes"
 
 
-@pytest.mark.slow
 def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refused(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +266,6 @@ def test_deleted_runs_of_versions_block_neither_registration_nor_forced_promotio
     assert previous_files(POLICY.model, 1) == []
 
 
-@pytest.mark.slow
 def test_a_decision_alone_moves_no_alias_and_the_promotion_after_the_release_spends_nothing_more(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
