@@ -43,7 +43,8 @@ test-abroad: setup
 # Alertmanager, tritonclient, kserve. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary
 # names the tests that were left out, with the missing package. S3 is moto's server in all tests.
 test-real: setup $(VENV)/clients
-	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/test_inference.py \
+	pytest --numprocesses 0 -m real -r s tests/deploy tests/docs/test_engines.py \
+	  tests/bifocal/serving/service/test_inference.py \
 	  tests/bifocal/serving/service/test_kserve.py \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
 

@@ -120,7 +120,7 @@ def test_without_a_sentence_encoder_words_decide(tmp_path: Path) -> None:
 def test_the_cache_keeps_the_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head, _ = write_head(tmp_path)
     monkeypatch.setattr(
-        "bifocal.export.pointing.classes.run_in_fresh_process", None
+        "bifocal.export.pointing.run_in_fresh_process", None
     )  # an export would call it
     other = replace(head, sizes=(64,))
     export_head(
