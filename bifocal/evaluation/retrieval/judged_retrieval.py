@@ -43,7 +43,8 @@ def read_judged_pairs(
     the package ``eccv_caption``; or, for CxC, ``sits_<split>.csv`` of its authors.
 
     Args:
-        own: pairs (image_id, caption_id) of the corpus, which the file of CxC adds to.
+        own: pairs (image_id, caption_id) of the corpus; the file of CxC adds pairs, and removes
+            those that people rated below ``MATCH``.
 
     Raises:
         ValueError: a file is missing or invalid.
@@ -53,7 +54,9 @@ def read_judged_pairs(
     ]
     scores = folder / f"sits_{split}.csv"
     if judgments == "cxc" and not files[0].is_file() and scores.is_file():
-        return _grouped([*own, *_read_scores(scores)])
+        rated = _read_scores(scores)
+        matching = [pair for pair, score in rated.items() if score >= MATCH]
+        return _grouped([*(pair for pair in own if pair not in rated), *matching])
     captions, images = (_read_lists(path, NAMES[judgments]) for path in files)
     return JudgedPairs(captions, images)
 
@@ -68,8 +71,8 @@ def _read_lists(path: Path, corpus: str) -> dict[str, frozenset[str]]:
     return {query: frozenset(map(str, candidates)) for query, candidates in lists.items()}
 
 
-def _read_scores(path: Path) -> Iterable[tuple[str, str]]:
-    """Return the matching pairs of
+def _read_scores(path: Path) -> dict[tuple[str, str], float]:
+    """Return the mean score of each pair (image_id, caption_id) of
     ``COCO_val2014:sentid:732091,COCO_val2014_000000365325.jpg,2.2,c2i_intrasim``."""
     table = pd.read_csv(path)
     missing = [name for name in COLUMNS if name not in table.columns]
@@ -82,11 +85,9 @@ def _read_scores(path: Path) -> Iterable[tuple[str, str]]:
         raise ValueError(
             f"{path}, line {int(incomplete.to_numpy().argmax()) + 2}: the row is not complete"
         )
-    matching = table[table["agg_score"] >= MATCH]
-    image_ids = [
-        str(int(PurePosixPath(name).stem.rpartition("_")[2])) for name in matching["image"]
-    ]
-    return zip(image_ids, (name.rpartition(":")[2] for name in matching["caption"]), strict=True)
+    images = (str(int(PurePosixPath(name).stem.rpartition("_")[2])) for name in table["image"])
+    captions = (name.rpartition(":")[2] for name in table["caption"])
+    return dict(zip(zip(images, captions, strict=True), table["agg_score"], strict=True))
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> JudgedPairs:
@@ -106,7 +107,9 @@ class JudgedRetrieval:
 
     COCO counts one image as correct for a caption, although others fit. ECCV Caption (Chun et al.,
     ECCV 2022) and CxC (Parekh et al., EACL 2021) list images and captions that people judged to
-    match. Queries are the judged ones, candidates are all images and captions of the protocol.
+    match. Queries are the judged ones, candidates are all images and captions of the protocol. A
+    judged answer that is no candidate is never found: the lists of ECCV Caption have two captions
+    beyond the five of an image, which its package counts in the same way.
 
     Args:
         folder: the judgments in their published layout: ``eccv_image_to_caption.json`` and
@@ -168,12 +171,12 @@ class JudgedRetrieval:
             pairs = read_judged_pairs(
                 Path(self.folder), key, subject.split_name, zip(own, captions, strict=True)
             )
-            answers = _candidate_rows(pairs, images, captions, name)
+            answers, absent = candidate_rows(pairs, images, captions, name)
             metrics[key], blocks = {}, []
             for (direction, (block, image_ids, candidates)), queries in zip(
                 directions.items(), answers, strict=True
             ):
-                values = self._measure(block, queries, candidates)
+                values = self.measure(block, queries, candidates)
                 found = list(
                     self._rows(
                         f"{key}.{direction}",
@@ -193,6 +196,8 @@ class JudgedRetrieval:
                 f"Answers that people judged to match, among {len(images):,} images with "
                 f"{len(captions):,} captions."
             )
+            if absent:
+                note += f" {absent} of the answers are not among them, and never found."
             sections.append(Section(f"{self.title}: {name}", note, blocks))
         return Result(self.title, metrics, rows=rows, sections=sections)
 
@@ -215,49 +220,65 @@ class JudgedRetrieval:
                 headline=label == PRECISIONS[1],
             )
 
-    def _measure(
-        self, scores: BlockScores, answers: Mapping[int, Sequence[int]], candidates: int
+    def measure(
+        self, scores: BlockScores, answers: Mapping[int, Sequence[int | None]], candidates: int
     ) -> Tensor:
-        """Return the hits at each K, R-Precision and AP@R of each query (Q, K + 2)."""
+        """Return the hits at each K, R-Precision and AP@R of each query (Q, K + 2).
+
+        Answers None get columns of their own, behind all candidates.
+        """
         blocks, columns = [], torch.arange(candidates)
         for rows in torch.tensor(list(answers)).split(IMAGES):
+            found = [answers[row] for row in rows.tolist()]
             block = scores(rows, columns)
+            never = block.new_full((len(rows), max(one.count(None) for one in found)), -torch.inf)
+            block = torch.cat([block, never], dim=1)
             matches = torch.zeros(block.shape, dtype=torch.bool)
-            for number, row in enumerate(rows.tolist()):
-                matches[number, answers[row]] = True
+            for number, one in enumerate(found):
+                matches[number, [row for row in one if row is not None]] = True
+                matches[number, candidates : candidates + one.count(None)] = True
             ranked = ranks(block, matches)
             hits = torch.stack([ranked.hits(k) for k in self.ks], dim=1)
             blocks.append(torch.cat([hits, precision_at_r(block, matches)], dim=1))
         return torch.cat(blocks)
 
 
-def _candidate_rows(
+Answers = dict[int, list[int | None]]
+
+
+def candidate_rows(
     pairs: JudgedPairs, images: Sequence[str], captions: Sequence[str], name: str
-) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """Return the rows of correct candidates by the row of the query, of image and of caption
-    queries."""
+) -> tuple[tuple[Answers, Answers], int]:
+    """Return the rows of the correct candidates by the row of the query, of image and of caption
+    queries, None for an answer that is no candidate; and the number of these.
+
+    Raises:
+        ValueError: a query is not among the images or captions.
+    """
     row_of_image = {image_id: row for row, image_id in enumerate(images)}
     row_of_caption = {caption_id: row for row, caption_id in enumerate(captions)}
-    judged = [
-        {*pairs.captions, *(image_id for found in pairs.images.values() for image_id in found)}
-        - row_of_image.keys(),
-        {*pairs.images, *(caption_id for found in pairs.captions.values() for caption_id in found)}
-        - row_of_caption.keys(),
-    ]
-    if any(judged):
-        absent, other = (sorted(ids) for ids in judged)
-        raise ValueError(
-            f"{name} judges {len(absent)} images and {len(other)} captions that are not among "
-            f"the ranked ones, such as {', '.join([*absent[:2], *other[:2]])}: evaluate COCO's "
-            "test split of Karpathy, five captions per image"
-        )
-    return (
-        {
-            row_of_image[query]: [row_of_caption[one] for one in found]
-            for query, found in pairs.captions.items()
-        },
-        {
-            row_of_caption[query]: [row_of_image[one] for one in found]
-            for query, found in pairs.images.items()
-        },
+    absent = (
+        sorted(pairs.captions.keys() - row_of_image),
+        sorted(pairs.images.keys() - row_of_caption),
     )
+    if any(absent):
+        raise ValueError(
+            f"{name} judges {len(absent[0])} images and {len(absent[1])} captions that are not "
+            f"among the ranked ones, such as {', '.join([*absent[0][:2], *absent[1][:2]])}: "
+            "evaluate COCO's test split of Karpathy, five captions per image"
+        )
+    answers = tuple(
+        {own[query]: [other.get(one) for one in found] for query, found in lists.items()}
+        for lists, own, other in (
+            (pairs.captions, row_of_image, row_of_caption),
+            (pairs.images, row_of_caption, row_of_image),
+        )
+    )
+    missing = {
+        one
+        for lists, other in ((pairs.captions, row_of_caption), (pairs.images, row_of_image))
+        for found in lists.values()
+        for one in found
+        if one not in other
+    }
+    return (answers[0], answers[1]), len(missing)

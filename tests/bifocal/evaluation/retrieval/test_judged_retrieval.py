@@ -54,6 +54,7 @@ def judged(
         one: random.choice(images, random.integers(1, 6), replace=False).tolist()
         for one in captions[::2]
     }
+    by_image[images[0]].append("999999")  # as ECCV Caption's two captions of the sixth place
     folder = tmp_path_factory.mktemp("judged")
     for name, lists in (("image_to_caption", by_image), ("caption_to_image", by_caption)):
         numbers = {query: [int(one) for one in found] for query, found in lists.items()}
@@ -111,6 +112,7 @@ def test_metrics_equal_loops(
     for row in result.metric_rows():
         assert row.interval is not None
         assert row.interval[0] <= row.value <= row.interval[1]
+    assert "1 of the answers are not among them" in result.report_sections()[0].note
     assert [row.name for row in result.metric_rows() if row.headline] == [
         "eccv.caption_retrieval.mAP@R",
         "eccv.image_retrieval.mAP@R",
@@ -149,6 +151,7 @@ def test_scores_of_cxc_add_pairs_to_the_own_ones(numbered: Subject, tmp_path: Pa
         (first[0], other[3], 3.0),
         (first[0], other[4], 2.99),
         (first[1], other[5], 4.2),
+        (first[2], own[first[2]], 2.5),
     ):
         rows.append(
             f"COCO_val2014:sentid:{caption},COCO_val2014_{int(image):012d}.jpg,{score},c2i_intrasim"
@@ -158,6 +161,7 @@ def test_scores_of_cxc_add_pairs_to_the_own_ones(numbered: Subject, tmp_path: Pa
     by_caption = {caption: [image] for caption, image in own.items()}
     by_caption[first[0]].append(other[3])
     by_caption[first[1]].append(other[5])
+    del by_caption[first[2]]
     by_image: Lists = {}
     for caption, images in by_caption.items():
         for image in images:
