@@ -6,7 +6,6 @@ from functools import cache
 
 from snowballstemmer import stemmer
 
-from bifocal.onnx.text.tfidf import find_stop_words
 from bifocal.text import tokenize
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
@@ -14,6 +13,15 @@ ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 words."""
 EXACT, STEM = 1.0, 0.6
 """Weights of the matchers."""
+FUNCTION_WORDS = frozenset(
+    """
+    the to of and a in that for is on 's it with was as said at he by be from have has are his but
+    an this not i will they who their had we which were been more or s its would about new one
+    after you also up when there than all out her people she year two can if last first over other
+    into some what so no time years could 't
+    """.split()  # noqa: SIM905
+)
+"""The words among the authors' English function words (``function/english.words`` of their jar)."""
 BEAM = 40
 """Partial alignments that are kept, as in the authors' code."""
 
@@ -43,9 +51,9 @@ class _Alignment:
 
 
 def meteor_sentence(text: str) -> MeteorSentence:
-    """Return the words of ``text``; function words are scikit-learn's English stop words."""
+    """Return the words of ``text``, with their stems and weights."""
     words = tuple(tokenize(text))
-    weights = tuple(1 - DELTA if word in find_stop_words("english") else DELTA for word in words)
+    weights = tuple(1 - DELTA if word in FUNCTION_WORDS else DELTA for word in words)
     return MeteorSentence(words, tuple(map(_stem, words)), weights)
 
 

@@ -1,7 +1,12 @@
 """METEOR against a search over all alignments, and worked cases."""
 
+import re
+import shutil
+import subprocess
 from itertools import product
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,3 +67,35 @@ def test_meteor_of_worked_cases() -> None:
     assert meteor(hypothesis, hypothesis) == 1.0
     assert meteor(hypothesis, meteor_sentence("a blue cat")) == 0.0
     assert meteor(meteor_sentence(""), reference) == 0.0
+
+
+@pytest.mark.real
+def test_values_are_those_of_the_authors_program(tmp_path: Path) -> None:
+    """``meteor-1.5.jar`` of the package pycocoevalcap with the matchers exact and stem.
+
+    No stem occurs twice in a sentence: the program leaves out a stem match with several candidates.
+    """
+    package = pytest.importorskip("pycocoevalcap")
+    if shutil.which("java") is None:
+        pytest.skip("needs java")
+    generator = np.random.default_rng(0)
+    forms = ["a", "the", "dog dogs", "running runs", "in", "of", "with", "red", "girls girl", "is"]
+    pairs = [
+        [
+            " ".join(
+                generator.choice(forms[row].split())
+                for row in generator.permutation(len(forms))[: generator.integers(2, 10)]
+            )
+            for _ in range(2)
+        ]
+        for _ in range(300)
+    ]
+    for name, texts in zip(("h", "r"), zip(*pairs, strict=True), strict=True):
+        (tmp_path / name).write_text("\n".join(texts) + "\n")
+    jar = Path(package.__path__[0]) / "meteor" / "meteor-1.5.jar"
+    options = ["-l", "en", "-m", "exact stem", "-w", "1.0 0.6"]
+    command = ["java", "-jar", str(jar), str(tmp_path / "h"), str(tmp_path / "r"), *options]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    theirs = np.array(re.findall(r"Segment \d+ score:\s+([\d.eE-]+)", printed), float)
+    ours = np.array([meteor(*map(meteor_sentence, pair)) for pair in pairs])
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
