@@ -1,12 +1,14 @@
-"""Published word vectors: word2vec binary and text, GloVe text, fastText .vec, and a .npy matrix
-with a word list."""
+"""Published word vectors: word2vec binary and text, GloVe text, fastText .vec, also as .gz, and a
+.npy matrix with a word list."""
 
-import mmap
+import gzip
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,10 @@ from bifocal.onnx.text.words import tokenize
 Vector = NDArray[np.float32]
 Entries = Iterator[tuple[bytes, Vector | None]]
 """Each word of a file, with its vector if it is requested."""
+BLOCK = 1 << 22
+"""Bytes of a binary file that are read at a time."""
+FASTTEXT = (793712314).to_bytes(4, "little")
+"""First bytes of fastText's models, in place of the numbers of a word2vec binary."""
 UNKNOWN_NAMES = ("<unk>", "UNK", "<UNK>")
 """Names of the vector of unknown words in published files."""
 
@@ -33,12 +39,13 @@ class WordVectorFile:
 
 
 def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
-    """Read the vectors of ``words`` from word2vec ``.bin``, ``.npy`` with a ``.txt`` of words, or
-    text (GloVe)."""
+    """Read the vectors of ``words`` from word2vec ``.bin`` or text (GloVe, fastText's ``.vec``), as
+    downloaded also with ``.gz``, or from ``.npy`` with a ``.txt`` of words."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected a file of word vectors")
     requested = {word.encode(): word for word in words}
-    read_entries = {".bin": _read_binary, ".npy": _read_matrix}.get(path.suffix, _read_text)
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    read_entries = {".bin": _read_binary, ".npy": _read_matrix}.get(suffix, _read_text)
     file = WordVectorFile({}, 0, 0, 0)
     for raw, vector in read_entries(path, requested):
         if vector is None:
@@ -56,8 +63,17 @@ def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
     return file
 
 
+@contextmanager
+def _open(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield cast(BinaryIO, file)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: {error}: download it again") from error
+
+
 def _read_text(path: Path, requested: dict[bytes, str]) -> Entries:
-    with path.open("rb") as file:
+    with _open(path) as file:
         first = file.readline().split()
         header = len(first) == 2 and all(field.isdigit() for field in first)
         count, dim = (int(first[0]), int(first[1])) if header else (None, len(first) - 1)
@@ -86,23 +102,21 @@ def _read_text(path: Path, requested: dict[bytes, str]) -> Entries:
 
 
 def _read_binary(path: Path, requested: dict[bytes, str]) -> Entries:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+    with _open(path) as file:
         count, dim = _read_header(path, file)
-        start = file.tell()
+        read, start = b"", 0
         for number in range(count):
-            space = pages.find(b" ", start)
-            end = space + 1 + 4 * dim
-            if space < 0 or end > len(pages):
-                raise ValueError(
-                    f"{path} ends after {number} of {count} words: it is truncated, download "
-                    "it again"
-                )
+            while (space := read.find(b" ", start)) < 0 or space + 1 + 4 * dim > len(read):
+                more = file.read(BLOCK)
+                if not more:
+                    raise ValueError(
+                        f"{path} ends after {number} of {count} words: it is truncated, download "
+                        "it again"
+                    )
+                read, start = read[start:] + more, 0
             # The original tool ends every vector with a newline.
-            word = pages[start:space].lstrip(b"\n")
-            yield (
-                word,
-                np.frombuffer(pages[space + 1 : end], np.float32) if word in requested else None,
-            )
+            word, end = read[start:space].lstrip(b"\n"), space + 1 + 4 * dim
+            yield word, np.frombuffer(read[space + 1 : end], "<f4") if word in requested else None
             start = end
 
 
@@ -129,7 +143,10 @@ def _read_matrix(path: Path, requested: dict[bytes, str]) -> Entries:
 
 
 def _read_header(path: Path, file: BinaryIO) -> tuple[int, int]:
-    fields = file.readline(64).split()
+    first = file.readline(64)
+    if first.startswith(FASTTEXT):
+        raise ValueError(f"{path} is a model of fastText: download the .vec.gz beside it")
+    fields = first.split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
         raise ValueError(
             f"{path} begins with {fields[:2]!r}: a word2vec binary begins with the numbers V and K"

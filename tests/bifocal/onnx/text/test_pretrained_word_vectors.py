@@ -1,12 +1,13 @@
 """Files of word vectors: files written by gensim, and broken files."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from bifocal.onnx.text.pretrained_word_vectors import read_word_vectors
+from bifocal.onnx.text.pretrained_word_vectors import BLOCK, read_word_vectors
 from bifocal.text.vectorizers import PretrainedWordVectors
 
 WORDS = ["dog", "cat", "café", "UNK", "犬", "unused"]
@@ -39,9 +40,24 @@ def write(keyed: KeyedVectors, directory: Path, form: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("block", [1, 7, BLOCK])
+@pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("form", ["binary", "text", "glove", "table"])
-def test_files_of_gensim_are_read(keyed: KeyedVectors, tmp_path: Path, form: str) -> None:
-    file = read_word_vectors(write(keyed, tmp_path, form), REQUESTED)
+def test_files_of_gensim_are_read(
+    keyed: KeyedVectors,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    is_packed: bool,
+    block: int,
+) -> None:
+    monkeypatch.setattr("bifocal.onnx.text.pretrained_word_vectors.BLOCK", block)
+    path = write(keyed, tmp_path, form)
+    if is_packed and form != "table":  # as downloaded: GoogleNews-vectors-negative300.bin.gz
+        packed = path.with_name(f"{path.name}.gz")
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        path = packed
+    file = read_word_vectors(path, REQUESTED)
     assert set(file.vectors) == set(REQUESTED) - {"zebra"}
     assert (file.dim, file.duplicates, file.undecodable) == (DIM, 0, 0)
     for word, vector in file.vectors.items():
@@ -80,6 +96,8 @@ def test_glove_words_may_contain_a_space(tmp_path: Path) -> None:
         ("words.vec", b"3 2\ndog 1 2\ncat 1 2\n", "has 2 words, its first line says 3"),
         ("words.bin", b"2 2\ndog " + bytes(8) + b"cat " + bytes(3), "ends after 1 of 2 words"),
         ("words.bin", b"dog 1 2\n", "begins with the numbers V and K"),
+        ("words.bin.gz", gzip.compress(b"1 2\ndog " + bytes(8))[:-9], "download it again"),
+        ("cc.en.300.bin", bytes.fromhex("ba164f2f0c000000"), r"download the \.vec\.gz"),
         ("table.npy", b"\x93NUMPY", "is truncated or contains pickled objects"),
     ],
 )
