@@ -2,7 +2,7 @@
 of phrases."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from bifocal.training.precision import embedding_cast
 
 Pool = Callable[[Tensor, Tensor], Tensor]
 """Maps features (B, R, D) and their mask (B, R) to the vectors that an affine map reads."""
+
+
+Eigenvalue = Literal["mean", "largest"]
 
 
 class PairedBlock(NamedTuple):
@@ -40,13 +43,18 @@ class Moments(NamedTuple):
 
 
 def cca_projections(
-    moments: Moments, dim: int, *, regularization: float = 1e-4, power: float = 4.0
+    moments: Moments,
+    dim: int,
+    *,
+    regularization: float = 1e-4,
+    eigenvalue: Eigenvalue = "mean",
+    power: float = 4.0,
 ) -> tuple[Tensor, Tensor]:
     """Return projections (dim, D) and (dim, K) with the highest correlations, scaled by
     correlation^``power``.
 
-    Gong et al., IJCV 2014, eq. (3) and section 3.4. ``regularization`` is a fraction of the mean
-    variance.
+    Gong et al., IJCV 2014, eq. (3) and section 3.4. ``regularization`` is a fraction of the mean or
+    of the largest ``eigenvalue`` of each covariance.
     """
     if dim > min(moments.xy.shape):
         raise ValueError(
@@ -55,9 +63,11 @@ def cca_projections(
         )
     if len(moments.xx) > len(moments.yy):  # the eigenvectors of the smaller side take less time
         swapped = Moments(moments.mean_y, moments.mean_x, moments.yy, moments.xx, moments.xy.T)
-        b, a = cca_projections(swapped, dim, regularization=regularization, power=power)
+        b, a = cca_projections(
+            swapped, dim, regularization=regularization, eigenvalue=eigenvalue, power=power
+        )
         return a, b
-    roots = [_cholesky(part, regularization) for part in (moments.xx, moments.yy)]
+    roots = [_cholesky(part, regularization, eigenvalue) for part in (moments.xx, moments.yy)]
     # Inverse Cholesky factors are inverse symmetric roots times rotations, which change none of the
     # directions.
     white = solve_triangular(
@@ -77,7 +87,12 @@ def cca_projections(
 
 
 def fit_cca(
-    model: Model, blocks: Iterable[PairedBlock], *, regularization: float = 1e-4, power: float = 4.0
+    model: Model,
+    blocks: Iterable[PairedBlock],
+    *,
+    regularization: float = 1e-4,
+    eigenvalue: Eigenvalue = "mean",
+    power: float = 4.0,
 ) -> dict[str, float]:
     """Fit the affine maps of both encoders by CCA, block by block; return the number of pairs and
     mean correlation.
@@ -92,7 +107,9 @@ def fit_cca(
     if norm is not None:
         moments = _standardized(moments, norm)
     directions = min(image.out_features, *moments.xy.shape)
-    a, b = cca_projections(moments, directions, regularization=regularization, power=0.0)
+    a, b = cca_projections(
+        moments, directions, regularization=regularization, eigenvalue=eigenvalue, power=0.0
+    )
     # Projections of the unscaled maps have unit variances, but for the regularization.
     correlations = (a @ moments.xy * b).sum(dim=1).clamp(0, 1)
     with torch.no_grad():
@@ -167,10 +184,10 @@ def _moments(blocks: Iterable[PairedBlock], device: torch.device) -> tuple[Momen
     return Moments(mean_x, mean_y, xx, yy, xy), count
 
 
-def _cholesky(covariance: Tensor, regularization: float) -> Tensor:
-    ridge = (
-        regularization * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
-    )
+def _cholesky(covariance: Tensor, regularization: float, eigenvalue: Eigenvalue) -> Tensor:
+    of_mean = eigenvalue == "mean"
+    unit = covariance.diagonal().mean() if of_mean else torch.linalg.eigvalsh(covariance)[-1]
+    ridge = regularization * unit * torch.eye(len(covariance)).to(covariance)
     root: Tensor
     root, failure = torch.linalg.cholesky_ex(covariance + ridge)
     if failure:
@@ -192,8 +209,9 @@ class CCA(Initialization):
     blocks; with ``phases: []`` it is the result.
 
     Args:
-        regularization: value added to the variances, as a fraction of their mean; the papers state
-            none.
+        regularization: value added to the variances, as a fraction of ``eigenvalue``; the papers
+            state none. The public code of Plummer et al. has 1e-4 of the "largest", and power 1.
+        eigenvalue: of each covariance: "mean", which is the mean variance, or "largest".
         power: p, exponent of the correlations that scale the projections.
 
     Example:
@@ -203,9 +221,21 @@ class CCA(Initialization):
 
     encoders: ClassVar[Collection[str]] = ("LinearEncoder", "LastLayersEncoder")
 
-    def __init__(self, regularization: float = 1e-4, power: float = 4.0) -> None:
+    def __init__(
+        self, regularization: float = 1e-4, eigenvalue: Eigenvalue = "mean", power: float = 4.0
+    ) -> None:
         check_range("[0, inf)", regularization=regularization, power=power)
-        self.regularization, self.power = regularization, power
+        self.regularization, self.eigenvalue, self.power = regularization, eigenvalue, power
+
+    def fit(self, model: Model, blocks: Iterable[PairedBlock]) -> dict[str, float]:
+        """Fit ``model`` to ``blocks``; see ``fit_cca``."""
+        return fit_cca(
+            model,
+            blocks,
+            regularization=self.regularization,
+            eigenvalue=self.eigenvalue,
+            power=self.power,
+        )
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         model.eval()
@@ -213,10 +243,10 @@ class CCA(Initialization):
             blocks = caption_blocks(
                 inputs.captions("train"), cast(Pool, model.image_encoder.pooled)
             )
-            return fit_cca(model, blocks, regularization=self.regularization, power=self.power)
+            return self.fit(model, blocks)
 
 
-class PhraseCCA(Initialization):
+class PhraseCCA(CCA):
     """Normalized canonical correlation analysis of ground-truth boxes and their phrases, for two
     linear encoders.
 
@@ -226,8 +256,9 @@ class PhraseCCA(Initialization):
 
     Args:
         boxes_per_phrase: boxes of a phrase in the training set, at most, as for ``PhraseBoxes``.
-        regularization: value added to the variances, as a fraction of their mean; the papers state
-            none.
+        regularization: value added to the variances, as a fraction of ``eigenvalue``; the papers
+            state none. The public code of Plummer et al. has 1e-4 of the "largest", and power 1.
+        eigenvalue: of each covariance: "mean", which is the mean variance, or "largest".
         power: p, exponent of the correlations that scale the projections.
 
     Example:
@@ -238,20 +269,19 @@ class PhraseCCA(Initialization):
     encoders: ClassVar[Collection[str]] = ("LinearEncoder",)
 
     def __init__(
-        self, boxes_per_phrase: int = 10, regularization: float = 1e-4, power: float = 4.0
+        self,
+        boxes_per_phrase: int = 10,
+        regularization: float = 1e-4,
+        eigenvalue: Eigenvalue = "mean",
+        power: float = 4.0,
     ) -> None:
         check_range("[1, inf)", boxes_per_phrase=boxes_per_phrase)
-        check_range("[0, inf)", regularization=regularization, power=power)
-        self.boxes_per_phrase, self.regularization, self.power = (
-            boxes_per_phrase,
-            regularization,
-            power,
-        )
+        super().__init__(regularization, eigenvalue, power)
+        self.boxes_per_phrase = boxes_per_phrase
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         pairs = inputs.phrases("train")
-        blocks = phrase_blocks(pairs, pairs.resampled(self.boxes_per_phrase))
-        return fit_cca(model, blocks, regularization=self.regularization, power=self.power)
+        return self.fit(model, phrase_blocks(pairs, pairs.resampled(self.boxes_per_phrase)))
 
 
 def phrase_blocks(pairs: PhraseBoxPairs, positives: Tensor) -> Iterator[PairedBlock]:

@@ -17,13 +17,13 @@ from bifocal.text.vectorizers import MeanWordVectors
 from bifocal.text.vectorizers.base import write_text
 from bifocal.text_encoders import LinearEncoder as TextLinear
 from bifocal.training.initialization.cca import (
+    Eigenvalue,
     Moments,
     PairedBlock,
     caption_blocks,
     cca_projections,
     fit_cca,
 )
-from tests.margins import beyond_chance
 
 
 def views(seed: int = 0, count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,15 +70,20 @@ def root_inverse(covariance: torch.Tensor) -> torch.Tensor:
     return vectors @ torch.diag(values.rsqrt()) @ vectors.T
 
 
+@pytest.mark.parametrize("eigenvalue", ["mean", "largest"])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_projections_are_those_of_gong_by_symmetric_roots_and_svd(swapped: bool) -> None:
+def test_projections_are_those_of_gong_by_symmetric_roots_and_svd(
+    swapped: bool, eigenvalue: Eigenvalue
+) -> None:
     x, y = reversed(views()) if swapped else views()
     m = moments(x, y)
     xx, yy = (
-        part + 0.1 * part.diagonal().mean() * torch.eye(len(part)).double() for part in (m.xx, m.yy)
+        part + 0.1 * getattr(torch.linalg.svdvals(part), pick)() * torch.eye(len(part)).double()
+        for part in (m.xx, m.yy)
+        for pick in [{"mean": "mean", "largest": "max"}[eigenvalue]]
     )
     u, s, v = torch.linalg.svd(root_inverse(xx) @ m.xy @ root_inverse(yy), full_matrices=False)
-    a, b = cca_projections(m, 4, regularization=0.1, power=2.0)
+    a, b = cca_projections(m, 4, regularization=0.1, eigenvalue=eigenvalue, power=2.0)
     for projection, root, side in ((a, root_inverse(xx), u), (b, root_inverse(yy), v.T)):
         expected = (s[:4] ** 2 * (root @ side[:, :4])).T
         torch.testing.assert_close(
@@ -197,4 +202,4 @@ def test_fitted_cca_retrieves_captions(
     report = summarize(
         retrieval_ranks(*embed(model, mean_words), mean_words.image_of_caption), (1,)
     )
-    assert report["image_retrieval"]["R@1"] > 100 * beyond_chance(len(mean_words), 1 / 40)
+    assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5
