@@ -18,7 +18,7 @@ class MultiLevel(TimmExtractor, CellExtractor):
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR
     2019, table 1: VGG conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18. Images are
-    resized to 300 x 300, which gives the map sizes of the table. All levels must have as many
+    resized to 299 x 299, which gives the map sizes of the table. All levels must have as many
     channels; a ``MultiLevelEncoder`` with a backbone needs no stored features, and its levels may
     differ.
 
@@ -47,7 +47,7 @@ class MultiLevel(TimmExtractor, CellExtractor):
         backbone: str = "vgg16.tv_in1k",
         layers: tuple[str, ...] = ("features.18", "features.22", "features.25", "features.29"),
         cells: int = 18,
-        size: int = 300,
+        size: int = 299,
         mean: tuple[float, float, float] | None = None,
         std: tuple[float, float, float] | None = None,
         model_arguments: dict[str, Any] | None = None,

@@ -24,7 +24,7 @@ class ElmoBiLSTMEncoder(LayersTextEncoder):
         dim: d, dimension of the embedding.
         layers: L, number of ELMo's layers in the text; the contextual ones are not used.
         units: of the LSTM per direction; the paper gives none, the authors' code has 512.
-        slope: slope of the leaky ReLU for negative values.
+        slope: alpha of the leaky ReLU, section 4.2.
         fully_connected: number of fully connected layers; 1 is a linear mapping.
 
     Shape:
@@ -42,7 +42,7 @@ class ElmoBiLSTMEncoder(LayersTextEncoder):
         dim: int = 1024,
         layers: int = 3,
         units: int = 512,
-        slope: float = 0.2,
+        slope: float = 0.25,
         fully_connected: int = 2,
     ) -> None:
         super().__init__(input_dim, dim, layers)

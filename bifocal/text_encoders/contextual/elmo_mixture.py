@@ -35,8 +35,7 @@ class ElmoMixtureEncoder(LayersTextEncoder):
         input_dim: K, both directions of a layer.
         dim: d, dimension of the embedding.
         layers: L, number of contextual layers; the first is the token's own vector.
-        slope: slope of the leaky ReLU for negative values (the paper does not give it; 0.2 is
-            TensorFlow's default).
+        slope: alpha of the leaky ReLU, section 4.2.
         fully_connected: number of fully connected layers; 1 is a linear mapping, the ablation NLT
             of table 3.
 
@@ -54,7 +53,7 @@ class ElmoMixtureEncoder(LayersTextEncoder):
         input_dim: int = 1024,
         dim: int = 1024,
         layers: int = 3,
-        slope: float = 0.2,
+        slope: float = 0.25,
         fully_connected: int = 2,
     ) -> None:
         super().__init__(input_dim, dim, layers)

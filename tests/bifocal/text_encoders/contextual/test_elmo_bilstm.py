@@ -36,11 +36,11 @@ def test_outputs_are_those_of_a_bidirectional_lstm_and_of_the_mappings(
 
 
 def mapped(layers: nn.Sequential, inputs: Tensor, fully_connected: int) -> Tensor:
-    """Affine layers, a leaky ReLU of slope 0.2 after each unless there is one, and the norm."""
+    """Affine layers, a leaky ReLU of slope 0.25 after each unless there is one, and the norm."""
     affine = [layer for layer in layers if isinstance(layer, nn.Linear)]
     assert len(affine) == fully_connected
     for layer in affine:
         inputs = inputs @ layer.weight.T + layer.bias
         if fully_connected > 1:
-            inputs = torch.where(inputs < 0, 0.2 * inputs, inputs)
+            inputs = torch.where(inputs < 0, 0.25 * inputs, inputs)
     return normalize(inputs, dim=1)

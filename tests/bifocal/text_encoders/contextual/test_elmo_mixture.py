@@ -38,7 +38,7 @@ def projected(layers: torch.nn.Sequential, vector: list[float]) -> list[float]:
             sum(w * x for w, x in zip(row, vector, strict=True)) + bias
             for row, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
         ]
-        vector = [x if x > 0 or not leaky else 0.2 * x for x in vector]
+        vector = [x if x > 0 or not leaky else 0.25 * x for x in vector]
     norm = math.sqrt(sum(x**2 for x in vector))
     return [x / norm for x in vector]
 
