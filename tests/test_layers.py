@@ -77,7 +77,6 @@ import bifocal.onnx.pyfunc
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [NOTEBOOK, COMPILER, RENDERER, SERVER],

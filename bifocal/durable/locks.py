@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bifocal.durable.inside import check_own
-
 try:
     import fcntl
 except ImportError:  # Windows
@@ -34,8 +32,7 @@ def locked(
 
 def hold(folder: Path) -> None:
     """Lock a folder that this process writes until ``release``; ``ValueError`` if another process
-    has locked it, or it is not this user's own."""
-    check_own(folder)
+    has locked it."""
     release(folder)
     try:
         _lock(folder, wait=False)
@@ -60,7 +57,6 @@ def _lock(
 ) -> int:
     while True:
         if make is not None:
-            check_own(path)
             make(path)
         try:
             descriptor = os.open(

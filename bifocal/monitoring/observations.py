@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.draws import drawn_rows
 from bifocal.monitoring.albums import Labels, image_groups
 from bifocal.monitoring.arrivals import Arrivals
 from bifocal.onnx.encoders import Embedder
@@ -88,13 +87,14 @@ class Observer:
 
     def sampled_rows(self, arrivals: Arrivals, images: int) -> NDArray[np.int64]:
         """Return the rows of at most ``images`` random items."""
-        rows, ids = np.array(arrivals.rows, dtype=np.int64), self.collection.ids
-        return np.sort(rows[drawn_rows([ids[row] for row in rows], images, self.seed)])
+        rows = np.random.default_rng(self.seed).permutation(np.array(arrivals.rows, dtype=np.int64))
+        return np.sort(rows[:images])
 
 
 def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
     """Return at most ``count`` random queries."""
-    return [queries[row] for row in drawn_rows(queries, count, seed)]
+    rows = sorted(np.random.default_rng(seed).permutation(len(queries))[:count].tolist())
+    return [queries[row] for row in rows]
 
 
 def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None, list[str]]:

@@ -1,0 +1,1 @@
+"""Trained models in the published layouts of other tools, one per module."""
