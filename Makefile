@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-slow test-real attack faults reports leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
+.PHONY: setup repro test test-slow test-abroad test-real attack faults reports leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -29,16 +29,22 @@ repro: setup
 
 TESTS := pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test: setup
-	$(TESTS) -m "not slow"
+	$(TESTS) --durations 20 -m "not slow"
 
 test-slow: setup
-	$(TESTS) -m slow
+	$(TESTS) --durations 20 -m slow
+
+# The tests of the library with fewer instructions of the processor, other threads, zones, locales, users, paths and Pythons, and
+# what differs; one setting: make test-abroad ONLY=umask. Needs localedef, and a network for the newest Python.
+test-abroad: setup
+	python -m tests.rehearsals.abroad $(if $(ONLY),--only "$(ONLY)")
 
 # All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
 # Alertmanager, tritonclient, kserve. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary
 # names the tests that were left out, with the missing package. S3 is moto's server in all tests.
 test-real: setup $(VENV)/clients
-	pytest --numprocesses 0 -m real -r s tests/deploy tests/bifocal/serving/service/test_inference.py \
+	pytest --numprocesses 0 -m real -r s tests/deploy tests/docs/test_engines.py \
+	  tests/bifocal/serving/service/test_inference.py \
 	  tests/bifocal/serving/service/test_kserve.py \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
 

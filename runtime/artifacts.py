@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from bifocal.durable import Change, change, clear, complete, hold, release, write_text
+from bifocal.durable import Change, change, clear, complete, hold, is_own_tree, release, write_text
 from bifocal.progress import log_line
 from runtime.spec import flatten
 
@@ -26,9 +26,12 @@ def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
     complete(final.parent)
     partial.mkdir(parents=True, exist_ok=True)
     hold(partial)
-    previous = file.read_text() if file.is_file() else ""
+    is_own = is_own_tree(partial)
+    previous = file.read_text() if is_own and file.is_file() else ""
     if previous != text:
-        if previous and len(list(partial.iterdir())) > 1:
+        if not is_own:
+            log_line(f"{partial} is discarded: it has links, or files of another user")
+        elif previous and len(list(partial.iterdir())) > 1:
             log_line(
                 f"{partial}: a killed run is discarded, because this run differs: "
                 f"{_changes(previous, text)}"

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bifocal.durable import new_folder
+from bifocal.durable import new_folder, path_inside
 from runtime import artifacts
 
 VARIABLE = "BIFOCAL_STORE"
@@ -76,7 +76,7 @@ def resolve(artifact: Path) -> Path:
             f"{artifact} refers to {path} of the shared store: mount the store, and set "
             f"{VARIABLE} to its folder"
         )
-    place = Path(store, path)
+    place = path_inside(Path(store), path)
     manifest = artifacts.read_manifest(artifact)
     if not all((place / name).is_file() for name in [artifacts.MANIFEST, *manifest["files"]]):
         raise FileNotFoundError(

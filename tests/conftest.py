@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -36,16 +37,21 @@ if TYPE_CHECKING:
 gc.disable()
 
 # The two workers share two cores.
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 LONG = ("tests/pipelines/", "tests/bifocal/serving/", "tests/rehearsals/", "tests/examples/")
 """Folders with tests of whole pipelines and trainings, whose files take up to minutes."""
 SLOW_FOLDERS = ("tests/cluster/", "tests/examples/", "tests/rehearsals/")
 SLOW_FIXTURES = {"browser", "mlflow_server", "trained", "warm_python"}
 """Fixtures that start a browser or an MLflow server, or run a whole pipeline."""
+MAX_CPU_SECONDS, UNIT_SECONDS = 4.0, 0.03
+MANY_MODULES = 50
 
 # The machine is shared, so a deadline per example would measure the neighbors.
-settings.register_profile("bifocal", deadline=None, max_examples=100 if "CI" in os.environ else 25)
+EXAMPLES = 25
+settings.register_profile(
+    "bifocal", deadline=None, max_examples=4 * EXAMPLES if "CI" in os.environ else EXAMPLES
+)
 settings.load_profile("bifocal")
 
 
@@ -67,6 +73,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Some libraries print what is left at the exit. Not earlier: the end of a session collects five
     # times.
     atexit.register(gc.unfreeze)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test without the mark ``slow`` that takes more than ``MAX_CPU_SECONDS``, on a machine
+    on which ``unit_of_work`` takes ``UNIT_SECONDS``."""
+    modules, start = len(sys.modules), cpu_seconds()
+    yield
+    used = cpu_seconds() - start
+    # The first test that needs a package pays for its import.
+    imports = len(sys.modules) - modules > MANY_MODULES
+    if used > MAX_CPU_SECONDS and not imports and not item.get_closest_marker("slow"):
+        examples = settings.get_profile("bifocal").max_examples / EXAMPLES
+        limit = MAX_CPU_SECONDS * examples * max(1.0, unit_of_work() / UNIT_SECONDS)
+        if used > limit:
+            pytest.fail(
+                f"{used:.1f} s of CPU, at most {limit:.1f} s on this machine: give the test the "
+                "mark 'slow', or make it smaller"
+            )
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and of the processes that it waited for."""
+    return sum(os.times()[:4])
+
+
+def unit_of_work() -> float:
+    """CPU seconds of a fixed computation at this moment: neighbors share caches and cores."""
+    start = time.process_time()
+    sorted(str(number) for number in range(300_000))
+    return time.process_time() - start
 
 
 @pytest.fixture(scope="session")

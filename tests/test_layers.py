@@ -77,6 +77,7 @@ import bifocal.onnx.pyfunc
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [NOTEBOOK, COMPILER, RENDERER, SERVER],

@@ -15,6 +15,7 @@ from components.catalog import all_components
 from runtime.identity import source_hash
 from tests.typed_user import check_types
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 HASHES = """
 import json, sys

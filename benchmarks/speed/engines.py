@@ -4,7 +4,7 @@
     IVF4096,SQ8] [--folder FOLDER]
 
 The items and queries are drawn as in speed.search. LanceDB imports the files of
-``bifocal export --format lancedb``. 300 queries choose the effort of an engine, the number of lists
+``bifocal export --format parquet``. 300 queries choose the effort of an engine, the number of lists
 that it searches: the least that finds 95 % of their ten best items. 300 other queries measure the
 recall. Times are CPU times of all threads, with the wall clock beside them. Memory is the peak of a
 new process that opens the index and searches, with the pages of its mapped files.
@@ -167,9 +167,7 @@ def main() -> None:
         index.write(folder / "index")
         compare(report, f"{shape}, {options.factory}", "project", folder / "index", asked, truth)
 
-        export_collection(
-            Collection.open(folder / "run" / COLLECTION), folder / "export", "lancedb"
-        )
+        export_collection(Collection.open(folder / "run" / COLLECTION), folder / "export")
         exported = ds.dataset(folder / "export" / "items.parquet")
         for kind, config in (("IVF_PQ", IvfPq), ("IVF_SQ", IvfSq)):
             table: Any = lancedb.connect(folder / "lance").create_table("items", exported)

@@ -12,6 +12,7 @@ from bifocal.datasets import Dataset
 from bifocal.datasets.base import META, UNCAPTIONED
 from bifocal.datasets.duplicates import DuplicatePair, near_duplicates, shared_captions
 from bifocal.datasets.splits import missing_splits
+from bifocal.draws import drawn_rows
 from bifocal.onnx.images import open_image
 
 Severity = Literal["error", "warning", "note"]
@@ -143,8 +144,7 @@ def _general(reason: str) -> str:
 
 def _near_duplicates(dataset: Dataset, limit: int, seed: int) -> list[DuplicatePair]:
     ids = dataset.images.loc[dataset.images["path"].notna(), "image_id"].tolist()
-    rows = sorted(np.random.default_rng(seed).permutation(len(ids))[:limit])
-    drawn = [ids[row] for row in rows]
+    drawn = [ids[row] for row in drawn_rows(ids, limit, seed)]
     if len(drawn) < 2:
         return []
     pairs = near_duplicates(

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
+from bifocal.draws import drawn_rows
 
 SAMPLE = 500
 """Images whose captions are read together: a language is hardly recognized from five words."""
@@ -17,11 +17,12 @@ def caption_languages(
     from langdetect import DetectorFactory, LangDetectException, detect  # an extra
 
     DetectorFactory.seed = 0
-    order = np.random.default_rng(seed).permutation(len(captions_by_image))[:SAMPLE]
+    texts = [" ".join(captions) for captions in captions_by_image]
+    drawn = drawn_rows(texts, SAMPLE, seed)
     counts: Counter[str] = Counter()
-    for row in order:
+    for row in drawn:
         try:
-            counts[detect(" ".join(captions_by_image[row]))] += 1
+            counts[detect(texts[row])] += 1
         except LangDetectException:
             counts["unknown"] += 1
-    return {language: count / len(order) for language, count in counts.most_common()}
+    return {language: count / len(drawn) for language, count in counts.most_common()}

@@ -2,7 +2,6 @@
 images."""
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,12 @@ from PIL import Image
 
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.duplicates import near_duplicates
+from bifocal.draws import drawn_rows, positions
 from bifocal.onnx.images import open_image
 from bifocal.progress import log_line
+
+LEAST = 10
+"""Groups of a drawn split at least, of collections that have enough."""
 
 
 def check_fractions(corpus: str, val: str | float, test: str | float, name: str, unit: str) -> None:
@@ -42,51 +45,45 @@ def missing_splits(counts: Mapping[str, int], needed: Iterable[str] = SPLITS) ->
 def draw_splits(
     splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int
 ) -> dict[str, str]:
-    """Return every item's split after moving fractions of train to other splits, by the seed and
-    all ids."""
-    drawn = dict(splits)
-    ids = sorted(item for item, split in splits.items() if split == "train")
-    order = np.random.default_rng(seed).permutation(len(ids))
-    start = 0
-    for split, subset in subsets.items():
-        if not isinstance(subset, str):
-            end = start + round(subset * len(ids))
-            drawn |= {ids[index]: split for index in order[start:end]}
-            start = end
-    return drawn
+    """Return every item's split after moving fractions of train to other splits."""
+    fractions = {split: part for split, part in subsets.items() if not isinstance(part, str)}
+    train = {item: item for item, split in splits.items() if split == "train"}
+    return {**splits, **draw_groups(train, fractions, seed)}
 
 
 def draw_groups(
     groups: Mapping[str, str], fractions: Mapping[str, float], seed: int
 ) -> dict[str, str]:
-    """Return a split for every item, one per group: groups in random order fill the fractions, the
-    rest is train."""
-    members: dict[str, list[str]] = {}
-    for item in sorted(groups):
-        members.setdefault(groups[item], []).append(item)
-    names = sorted(members)
-    left = [names[index] for index in np.random.default_rng(seed).permutation(len(names))]
-    drawn = dict.fromkeys(groups, "train")
-    for split, fraction in fractions.items():
-        room = round(fraction * len(groups))
-        for name in list(left):
-            if len(members[name]) <= room:
-                drawn |= dict.fromkeys(members[name], split)
-                room -= len(members[name])
-                left.remove(name)
-    return drawn
+    """Return a split for every item, by a hash of its group's name: other groups do not change it.
+
+    Shares are approximate. A split with fewer than ``LEAST`` groups, or than its share of fewer
+    groups, also gets the groups with the next hashes.
+    """
+    left = np.array(sorted(set(groups.values())), dtype=object)
+    share, split_of = 1.0, dict[str, str]()
+    parts = {split: part for split, part in sorted(fractions.items()) if part > 0}
+    least = {split: min(round(part * len(left)), LEAST) for split, part in parts.items()}
+    for split, part in parts.items():
+        hashes = positions(left, f"{seed} {split}")
+        # Others keep their least number, and train a group.
+        room = len(left) - 1 - sum(least[other] for other in parts if other > split)
+        count = min(max(least[split], int((hashes < part / share).sum())), max(0, room))
+        order = hashes.argsort(kind="stable")
+        split_of |= dict.fromkeys(left[order[:count]], split)
+        left, share = left[np.sort(order[count:])], share - part
+    return {item: split_of.get(group, "train") for item, group in groups.items()}
 
 
 def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dict[str, str]:
-    """Return the split of ``counts`` drawn items per split, by the seed and the set of ids."""
-    items = sorted(ids)
-    if sum(counts.values()) > len(items):
+    """Return the split of ``counts`` drawn items per split: another item changes one of each."""
+    left, drawn = sorted(ids), dict[str, str]()
+    if sum(counts.values()) > len(left):
         numbers = ", ".join(f"{count} for {split}" for split, count in counts.items())
-        raise ValueError(f"{len(items)} images are fewer than the splits need: {numbers}")
-    order = iter(np.random.default_rng(seed).permutation(len(items)).tolist())
-    return {
-        items[index]: split for split, count in counts.items() for index in islice(order, count)
-    }
+        raise ValueError(f"{len(left)} images are fewer than the splits need: {numbers}")
+    for split, count in counts.items():
+        drawn |= {left[row]: split for row in drawn_rows(left, count, f"{seed} {split}")}
+        left = [item for item in left if item not in drawn]
+    return drawn
 
 
 def drawn_splits(
@@ -121,39 +118,36 @@ def drawn_splits(
         for name in ("train", *fractions)
     )
     log_line(
-        f"splits drawn from the seed, by {len(set(together.values())):,} groups of images: {counts}"
+        f"splits drawn by the names of {len(set(together.values())):,} groups of images: {counts}"
     )
     return result
 
 
 def _joined(images: list[str], groups: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return the group of every image, joined with the groups of its near-duplicates."""
-    parent = {image: image for image in images}
+    """Return the name of every image's group, joined with the groups of its near-duplicates.
 
-    def find(image: str) -> str:
-        while parent[image] != image:
-            parent[image] = parent[parent[image]]
-            image = parent[image]
-        return image
+    The name is the group's own, or the first of its images', which are often named by their times.
+    """
+    keys = {image: groups.get(image, image) for image in images}
+    parent = {key: key for key in keys.values()}
 
-    def join(first: str, second: str) -> None:
-        a, b = sorted((find(first), find(second)))
-        parent[b] = a
+    def find(key: str) -> str:
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
 
-    first_of: dict[str, str] = {}
-    for image in images:
-        if image in groups:
-            join(image, first_of.setdefault(groups[image], image))
     pairs = [
         pair
         for pair in near_duplicates(images, images, lambda image, side: _small(root / image, side))
         if pair.first < pair.second
     ]
     for pair in pairs:
-        join(pair.first, pair.second)
+        first, second = sorted((find(keys[pair.first]), find(keys[pair.second])))
+        parent[second] = first
     if pairs:
         log_line(f"{len(pairs):,} pairs of near-duplicates stay in the same split")
-    return {image: find(image) for image in images}
+    return {image: find(key) for image, key in keys.items()}
 
 
 def _small(path: Path, side: int) -> Image.Image:

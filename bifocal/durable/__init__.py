@@ -8,7 +8,7 @@ or discards it.
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
 from bifocal.durable.files import append_line, cache_folder, clear, replace_file, write_text
-from bifocal.durable.inside import open_inside, path_inside
+from bifocal.durable.inside import check_own, is_own_tree, open_inside, path_inside
 from bifocal.durable.locks import hold, locked, release
 
 __all__ = [
@@ -16,9 +16,11 @@ __all__ = [
     "append_line",
     "cache_folder",
     "change",
+    "check_own",
     "clear",
     "complete",
     "hold",
+    "is_own_tree",
     "locked",
     "new_folder",
     "open_inside",

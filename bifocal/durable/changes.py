@@ -1,4 +1,8 @@
-"""Changes of several files and folders, all or none, by a journal; and new folders."""
+"""Changes of several files and folders, all or none, by a journal; and new folders.
+
+A journal deletes and renames, so it counts only where it was written: it holds the number and the
+time of change of an empty file beside it, which no archive and no copy restores.
+"""
 
 import json
 import shutil
@@ -7,10 +11,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bifocal.durable.files import clear, delete, flush, flush_all, write_text
+from bifocal.durable.inside import check_own, path_inside
 from bifocal.durable.locks import locked
 
-CHANGE, JOURNAL = ".change", "journal.json"
-"""Folder beside the changed files, and the file in it that makes a change final."""
+CHANGE, JOURNAL, MARK = ".change", "journal.json", "mark"
+"""Folder beside the changed files, the file in it that makes a change final, and the empty file."""
 
 
 class Change:
@@ -45,6 +50,7 @@ class Change:
                 for target, source in renamed.items()
             ],
             "deleted": [_below(path, self.root) for path in self.deleted],
+            "mark": _mark(self.root / CHANGE),
         }
         write_text(self.root / CHANGE / JOURNAL, json.dumps(journal))
         _complete(self.root)
@@ -61,6 +67,7 @@ def change(root: Path) -> Iterator[Change]:
         _complete(root)
         clear(root / CHANGE)
         (root / CHANGE).mkdir(exist_ok=True)
+        (root / CHANGE / MARK).touch()
         changed = Change(root)
         try:
             yield changed
@@ -106,7 +113,14 @@ def _complete(root: Path) -> None:
     folder = root / CHANGE
     if not is_final(root):
         return
+    for path in (folder, folder / JOURNAL):
+        check_own(path)
     journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+    if journal["mark"] != _mark(folder) or journal["mark"] is None:
+        raise ValueError(
+            f"{folder / JOURNAL} was not written here: it came with a copy or an archive, and "
+            f"nothing of it was done; delete {folder}"
+        )
     for number, (source, target) in enumerate(journal["renamed"]):
         if (root / source).exists():
             if (root / target).is_dir():  # a folder cannot be renamed onto one that has files
@@ -120,10 +134,19 @@ def _complete(root: Path) -> None:
         if parent.is_dir():
             flush(parent)
     for path in folder.iterdir():
-        if path.name != JOURNAL:
+        if path.name not in (JOURNAL, MARK):
             delete(path)
     (folder / JOURNAL).unlink()
+    (folder / MARK).unlink()
     folder.rmdir()
+
+
+def _mark(folder: Path) -> list[int] | None:
+    try:
+        found = (folder / MARK).lstat()
+    except FileNotFoundError:
+        return None
+    return [found.st_ino, found.st_ctime_ns]
 
 
 def write_once(folder: Path, write: Callable[[Path], object]) -> None:
@@ -132,6 +155,7 @@ def write_once(folder: Path, write: Callable[[Path], object]) -> None:
         with new_folder(folder) as partial:
             write(partial)
     except FileExistsError:
+        check_own(folder)
         if not folder.is_dir():
             raise
 
@@ -170,4 +194,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _below(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
+    name = path.relative_to(root)
+    if len(name.parts) > 1:  # a link at the top is renamed and deleted itself
+        path_inside(root, name.parent)
+    return name.as_posix()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bifocal.durable.inside import check_own
 from bifocal.durable.locks import locked
 
 FLUSHES = 16
@@ -85,7 +86,8 @@ def flush_all(paths: Iterable[Path]) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Delete the contents of a folder, which may be missing."""
+    """Delete the contents of an own folder, which may be missing."""
+    check_own(folder)
     for path in folder.iterdir() if folder.is_dir() else ():
         delete(path)
 

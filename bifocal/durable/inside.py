@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tempfile
 from io import BufferedReader
 from pathlib import Path, PurePath
 
@@ -45,6 +46,41 @@ def open_inside(root: Path, name: str | PurePath) -> BufferedReader:
             os.close(descriptor)
         descriptor = below
     return _regular(descriptor, path)
+
+
+def check_own(path: Path) -> None:
+    """Raise ``ValueError`` for a file or folder that is a link, or that another user made; it may
+    be missing.
+
+    What a command keeps for itself is accepted only if this passes: anybody can put a file of its
+    name into a folder that they hand on.
+    """
+    if not _is_own(path):
+        raise ValueError(
+            f"{path} is a link, or belongs to another user: this program did not make it; delete "
+            "it, or choose another folder"
+        )
+
+
+def is_own_tree(folder: Path) -> bool:
+    """Return whether a folder and everything below it is this user's own, without links."""
+    return _is_own(folder) and all(_is_own(path) for path in folder.rglob("*"))
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return True
+    if stat.S_ISLNK(found.st_mode):
+        return False
+    if os.name == "nt" or found.st_uid == os.geteuid():
+        return True
+    try:  # a network file system may give all files to one user
+        with tempfile.TemporaryFile(dir=path.parent) as made:
+            return os.fstat(made.fileno()).st_uid == found.st_uid
+    except OSError:
+        return False
 
 
 def _regular(descriptor: int, path: Path) -> BufferedReader:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bifocal.durable.inside import check_own
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -32,7 +34,8 @@ def locked(
 
 def hold(folder: Path) -> None:
     """Lock a folder that this process writes until ``release``; ``ValueError`` if another process
-    has locked it."""
+    has locked it, or it is not this user's own."""
+    check_own(folder)
     release(folder)
     try:
         _lock(folder, wait=False)
@@ -57,6 +60,7 @@ def _lock(
 ) -> int:
     while True:
         if make is not None:
+            check_own(path)
             make(path)
         try:
             descriptor = os.open(

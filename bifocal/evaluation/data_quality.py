@@ -4,6 +4,7 @@ across splits."""
 import numpy as np
 
 from bifocal.datasets.duplicates import mismatched_captions, near_duplicates, shared_captions
+from bifocal.draws import drawn_rows
 from bifocal.evaluation.base import Result, Subject
 from bifocal.image_encoders.base import mean_region
 from bifocal.report.inspection import duplicate_gallery
@@ -45,10 +46,7 @@ def _mismatched_captions(subject: Subject) -> list[Block]:
     described = images[images["image_id"].isin(subject.dataset.captions["image_id"])][
         "image_id"
     ].tolist()
-    drawn = sorted(
-        np.random.default_rng(subject.seed).permutation(len(described))[: subject.compared]
-    )
-    ids = [described[row] for row in drawn]
+    ids = [described[row] for row in drawn_rows(described, subject.compared, subject.seed)]
     rows = subject.features.rows(ids)
     vectors = [
         mean_region(batch.features.float(), batch.mask).numpy()
@@ -83,11 +81,9 @@ def _near_duplicates(subject: Subject) -> list[Block]:
     images, thumbnails = subject.dataset.images, subject.thumbnails
     images = images[images["path"].notna()]
     inside = images["split"] == subject.split_name
-    random = np.random.default_rng(subject.seed)
     all_ids = [images.loc[rows, "image_id"].tolist() for rows in (inside, ~inside)]
     drawn = [
-        [ids[row] for row in sorted(random.permutation(len(ids))[: subject.compared])]
-        for ids in all_ids
+        [ids[row] for row in drawn_rows(ids, subject.compared, subject.seed)] for ids in all_ids
     ]
     if not all(drawn):
         return [Note("No image files of this and another split were compared.")]

@@ -12,11 +12,11 @@ from onnx import TensorProto, helper
 from onnx.compose import add_prefix
 from torch import Tensor, nn
 
+from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.durable.cached import write_cached
 from bifocal.export.encoders import Encoder, export_encoder
 from bifocal.export.graphs.parity import Parity, random_sentences, relative_difference
 from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
-from bifocal.export.pointing.contrastive import PhraseTower
 from bifocal.models import load_model
 from bifocal.onnx.pointing.similarity import SENTENCES
 from bifocal.onnx.sessions import open_session, run_graph
@@ -30,6 +30,18 @@ from bifocal.text.vectorizers.open_clip_text import OpenClipText
 from bifocal.text.vectorizers.transformers import SentenceVectors, TransformerTokens
 
 IDS: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
+
+
+class TextTower(nn.Module):
+    """Vectors (B, d) of sentences from padded ids (B, context length)."""
+
+    def __init__(self, backbone: OpenClipBackbone) -> None:
+        super().__init__()
+        self.network = backbone.network.cpu()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        vectors: Tensor = self.network.encode_text(ids)
+        return vectors
 
 
 def has_network(text: Path) -> bool:
@@ -115,14 +127,14 @@ def _network(
     if tower_tokenizer(backbone.tokenizer, backbone.context_length) is None:
         return None
     example = torch.ones(3, backbone.context_length, dtype=torch.int64)
-    return PhraseTower(backbone), {"ids": ("batch", backbone.context_length)}, (example,)
+    return TextTower(backbone), {"ids": ("batch", backbone.context_length)}, (example,)
 
 
 def _export(text: Path, number: int, file: Path) -> None:
     found = _network(_parts(load_vectorizer(text).vectorizer)[number])
     assert found is not None
     network, shapes, example = found
-    outputs = ["vectors"] if isinstance(network, PhraseTower) else ["states", "words"]
+    outputs = ["vectors"] if isinstance(network, TextTower) else ["states", "words"]
     write_graph(network.eval(), example, shapes, outputs, file)
     check_shapes(file, shapes)
 

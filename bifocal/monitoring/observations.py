@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.draws import drawn_rows
 from bifocal.monitoring.albums import Labels, image_groups
 from bifocal.monitoring.arrivals import Arrivals
 from bifocal.onnx.encoders import Embedder
@@ -87,14 +88,13 @@ class Observer:
 
     def sampled_rows(self, arrivals: Arrivals, images: int) -> NDArray[np.int64]:
         """Return the rows of at most ``images`` random items."""
-        rows = np.random.default_rng(self.seed).permutation(np.array(arrivals.rows, dtype=np.int64))
-        return np.sort(rows[:images])
+        rows, ids = np.array(arrivals.rows, dtype=np.int64), self.collection.ids
+        return np.sort(rows[drawn_rows([ids[row] for row in rows], images, self.seed)])
 
 
 def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
     """Return at most ``count`` random queries."""
-    rows = sorted(np.random.default_rng(seed).permutation(len(queries))[:count].tolist())
-    return [queries[row] for row in rows]
+    return [queries[row] for row in drawn_rows(queries, count, seed)]
 
 
 def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None, list[str]]:

@@ -33,9 +33,6 @@ class Criteria:
 
     recall_at: Sequence[int]  # K of the recall sum, which adds R@K of both directions
     min_images: int  # required number of images to compare on
-    unseen_images: (
-        bool  # whether images count that the other model was neither trained nor evaluated on
-    )
     min_gain: float  # the recall sum must certainly gain more than this
     false_promotion_rate: (
         float  # probability that any of ``looks`` models without such a gain is accepted
@@ -113,7 +110,7 @@ def assess(
     """
     result, candidate = Assessment(), models[0]
     result.checks += _graph_checks(candidate, criteria)
-    common = common_images(dataset, models, stores, criteria.unseen_images)
+    common = common_images(dataset, models, stores)
     result.checks += _test_set_checks(common, criteria)
     result.notes += common.notes
     sketch = image_sketch(common.contents)
@@ -246,7 +243,7 @@ def _comparison_checks(
             "gain",
             f"the test set is used up: {criteria.looks} comparisons on it have spent the "
             f"allowed rate of false promotions, {criteria.false_promotion_rate:g}. Put new "
-            "images into the test split, at least as many as it has, and allow unseen_images",
+            "images into the test split, at least as many as it has",
         )
     for name, max_drop in criteria.max_drops.items():
         guarded = queries

@@ -1,5 +1,4 @@
-"""Test images on which two models can be compared: in the test split of both, and in the training
-of neither."""
+"""Test images on which two models can be compared: in the training of neither."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +35,6 @@ def common_images(
     dataset: Dataset,
     models: Sequence[ExportedModel],
     stores: Sequence[FeatureStore | None],
-    unseen_images: bool = False,
 ) -> CommonImages:
     """Return the test images of ``dataset`` on which all models can be ranked, with the captions of
     the first model."""
@@ -46,14 +44,16 @@ def common_images(
     )
     keep = images["image_id"].isin(test.captions["image_id"])
     left_out = {"without a caption": int((~keep).sum())}
+    copied = images["sha256"].isin(set(others["sha256"].dropna()) - {UNKNOWN})
     for name, remove in (
         ("without a SHA-256 of the file or the features", images["content"] == UNKNOWN),
         ("with the same content as another test image", images["content"].duplicated()),
-        *_other_model_reasons(images, models[1:], stores[1:], unseen_images),
+        *_model_reasons(images, models, stores),
     ):
+        remove &= ~copied  # the promotion is refused for them
         left_out[name] = int((keep & remove).sum())
         keep &= ~remove
-    copied = keep & images["sha256"].isin(set(others["sha256"].dropna()) - {UNKNOWN})
+    copied &= keep
     near, notes = _near_duplicates(dataset, images[keep & ~copied])
     similar = keep & images["image_id"].isin(near)
     left_out["copies of training images"], left_out["near-duplicates of training images"] = (
@@ -87,32 +87,31 @@ def _contents(test: Dataset, store: FeatureStore | None) -> list[str]:
     return [content or stored for content, stored in zip(hashes, features, strict=True)]
 
 
-def _other_model_reasons(
+def _model_reasons(
     images: pd.DataFrame,
     models: Sequence[ExportedModel],
     stores: Sequence[FeatureStore | None],
-    unseen_images: bool,
 ) -> list[tuple[str, "pd.Series[bool]"]]:
-    """Return the reasons for which images are unfit for the models to compare with."""
+    """Return the reasons for which images are unfit to compare the first model with the others."""
     reasons = []
-    for model, store in zip(models, stores, strict=True):
+    for number, (model, store) in enumerate(zip(models, stores, strict=True)):
+        who = "the other model" if number else "the candidate"
+        reasons.append((f"in the training of {who}", images["content"].isin(model.trained_on)))
+        if not number:
+            continue
         identity = model.evaluated_contents
-        if not unseen_images:
-            reasons.append(
-                ("not in the test split of the other model", ~images["content"].isin(set(identity)))
-            )
         reasons.append(
-            ("in the training of the other model", images["content"].isin(model.trained_on))
+            (
+                "without a file, and not in the test split of the other model",
+                (images["sha256"].fillna(UNKNOWN) == UNKNOWN)
+                & ~images["content"].isin(set(identity)),
+            )
         )
         if store is not None:
             features = dict(zip(identity, model.evaluated_on["features"], strict=True))
             stored = evaluated_images(images, store)["features"].to_numpy()
-            reasons.append(
-                (
-                    "with other features than the other model's",
-                    images["content"].map(features) != stored,
-                )
-            )
+            other = images["content"].map(features) != stored
+            reasons.append(("with other features than the other model's", other))
     return reasons
 
 

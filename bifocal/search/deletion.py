@@ -43,7 +43,7 @@ def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[s
     gone = _mask(items["item_id"].to_pylist(), item_ids, directory)
     if description.root == UNPACKED:
         for name in items.filter(pa.array(gone))["image"].to_pylist():
-            path_inside(directory / UNPACKED, name)
+            path_inside(directory, Path(UNPACKED, name))
             change.delete(directory / UNPACKED / name)
     shard, row = (items.column(name).to_numpy() for name in ("shard", "row"))
     for number in np.unique(shard[gone & (shard != NOWHERE)]).tolist():

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from bifocal.draws import drawn_rows
 from bifocal.hubness.bank import HubnessBank
 from bifocal.layers import ResidualMap
 from bifocal.metrics import recall_sum_gain
@@ -170,10 +171,11 @@ def training_bank(
     pairs, encoder = inputs.captions("train"), dual_encoder(model)
     if not len(pairs):
         return None
-    generator = torch.Generator().manual_seed(seed)
-    captions = torch.randperm(len(pairs), generator=generator)[:BANK_SIZE].sort().values
-    images = torch.randperm(len(pairs.image_ids), generator=generator)[:BANK_SIZE].sort().values
-    rows = torch.from_numpy(inputs.features.rows([pairs.image_ids[row] for row in images.tolist()]))
+    ids, table = pairs.image_ids, inputs.dataset.split("train").captions
+    captions = torch.tensor(drawn_rows(table["image_id"] + " " + table["text"], BANK_SIZE, seed))
+    rows = torch.from_numpy(
+        inputs.features.rows([ids[row] for row in drawn_rows(ids, BANK_SIZE, seed)])
+    )
     with embedding_cast(model, inputs.precision):
         image_vectors = embed_images(
             encoder, (inputs.features.gather(some) for some in rows.split(BATCH))

@@ -144,11 +144,7 @@ class FindChangesParams(Params):
         description="whether the flow promotes: then an accepted version without promotion is "
         "unfinished"
     )
-    least: float = Field(
-        ge=0,
-        description="smallest share of new and removed images, relative to the last training, "
-        "that starts a training",
-    )
+    policy: "PromotionPolicy" = Field(description="promotion.yaml")
 
 
 FIND_CHANGES = ClusterStep(
@@ -322,12 +318,7 @@ class PromotionPolicy(StrictModel):
         default=[1, 5, 10], min_length=1, description="K of the recall sum"
     )
     min_images: int = Field(
-        default=500, ge=2, description="test images in common with the champion"
-    )
-    unseen_images: bool = Field(
-        default=False,
-        description="also compare on test images that the champion was neither trained nor "
-        "evaluated on",
+        default=500, ge=2, description="test images that neither model was trained on"
     )
     min_gain: float = Field(
         default=1.0, gt=0, description="percentage points of the recall sum that must be exceeded"
@@ -372,7 +363,7 @@ class PromotionPolicy(StrictModel):
         default=0.05,
         ge=0,
         le=2,
-        description="new and removed images, relative to the training images, after which "
+        description="new and removed images, relative to the last training's, after which "
         "'retrain' trains",
     )
 

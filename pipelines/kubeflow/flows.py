@@ -78,12 +78,12 @@ class Flow:
         promote it."""
         policy, final = load_promotion(self.policy_file), self._registration()
         self._add_stages(DATA)
-        promotes, least = self.task.resources.promote, policy.retrain_change
+        promotes = self.task.resources.promote
         settings = {
             "model": final["model"],
             "alias": final["alias"],
             "promote": promotes,
-            "least": least,
+            "policy": policy.model_dump(mode="json"),
         }
         changes = self.task(FIND_CHANGES, settings, dataset=self.artifacts["dataset"])
         with dsl.If(changes.outputs[CHANGED] == TRUE, name="if-changed"):

@@ -132,6 +132,7 @@ class TestEveryTextEncoder:
             encoder(new_values(encoder)[..., :-1], LENGTHS)
 
 
+@pytest.mark.slow
 def test_all_text_encoders_export_with_dynamic_batch_and_time(tmp_path: Path) -> None:
     inputs = {2: "vectors", 3: "tokens", 4: "contextual"}
     axes = {

@@ -14,6 +14,7 @@ def dvc(folder: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_half_written_table_is_removed(tmp_path: Path) -> None:
     dvc(tmp_path, "init", "--no-scm", "--quiet")
     (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: echo one > one, outs: [one]}}\n")

@@ -54,6 +54,7 @@ def train(recipes: list[Path], count: int = 2) -> list[seeds.System]:
     return systems
 
 
+@pytest.mark.slow
 def test_equal_stages_run_once_and_finished_ones_are_kept(stages: list[tuple[str, str]]) -> None:
     infonce = write_recipe("infonce", {"name": "InfoNCELoss", "temperature": 0.07})
     triplet = write_recipe("triplet", {"name": "HardestTripletLoss", "margin": 0.2})

@@ -27,6 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """Prints the page faults of a tensor after a slightly larger one was freed."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is a function of glibc")
 def test_a_tensor_of_a_stage_gets_freed_memory(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -91,6 +92,7 @@ def test_memory_is_that_of_a_container_with_a_limit_else_of_process_and_machine(
     assert file.read_text() == (expected or f"memory: peak {own:.2f} GiB, limit {machine:.2f} GiB")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is a function of glibc")
 def test_freed_memory_of_tensors_of_many_sizes_is_returned() -> None:
     program = (

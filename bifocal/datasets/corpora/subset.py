@@ -1,13 +1,11 @@
 """Random part of a corpus."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from bifocal.datasets.base import Corpus, CorpusReader, ImageEntry
+from bifocal.draws import drawn_rows
 
 
 class Subset:
@@ -40,18 +38,13 @@ class Subset:
         corpus = self.corpus.read(output_dir)
         return corpus.only(self._draw(corpus.images))
 
-    def _draw(self, images: Iterable[ImageEntry]) -> set[str]:
-        images = list(images)
-        order = np.random.default_rng(self.seed).permutation(len(images))
+    def _draw(self, images: Sequence[ImageEntry]) -> set[str]:
         share = min(1.0, self.images / max(1, len(images)))
-        left = {
-            split: max(2, round(share * count))
-            for split, count in Counter(i.split for i in images).items()
+        ids: dict[str, list[str]] = {}
+        for image in images:
+            ids.setdefault(image.split, []).append(image.image_id)
+        return {
+            names[row]
+            for names in ids.values()
+            for row in drawn_rows(names, max(2, round(share * len(names))), self.seed)
         }
-        kept = set()
-        for row in order:
-            split = images[row].split
-            if left[split]:
-                left[split] -= 1
-                kept.add(images[row].image_id)
-        return kept

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import IMAGE_SIDE, SIDE
-from bifocal.localization.heads import ClassMixture, MaskCLIP
+from bifocal.localization.heads import ClassMixture
 from bifocal.metrics import center_baseline, pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.heatmaps import peak
-from bifocal.onnx.pointing import Place, Pointer
+from bifocal.onnx.pointing import Place, Pointer, PointingHead
 from bifocal.onnx.pointing.phrases import split_phrases
-from bifocal.onnx.pointing.pointer import open_head
 from bifocal.onnx.text.words import tokenize
 from bifocal.report.pictures import Thumbnails, heatmap_overlay
 from bifocal.report.sections import (
@@ -76,7 +75,7 @@ class BackbonePointing:
     title = "Pointing by the backbone"
     parts: ClassVar[Mapping[str, str]] = {"head": "bifocal.localization.heads"}
 
-    def __init__(self, head: ClassMixture | MaskCLIP | None = None) -> None:
+    def __init__(self, head: ClassMixture | None = None) -> None:
         self.head = head or ClassMixture()
 
     def __call__(self, subject: Subject) -> Result:
@@ -110,7 +109,7 @@ class BackbonePointing:
             raise ValueError("The features keep no weights of a backbone.")
         with TemporaryDirectory() as folder:
             export_head(description, weights, self.head, Path(folder), subject.seed)
-            return open_head(Path(folder))
+            return PointingHead(Path(folder))
 
     def _measure(self, head: Pointer, subject: Subject, images: list[str]) -> dict[str, Any] | None:
         """Return the accuracy in percent, its 95 % interval and the center's accuracy; None without

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from bifocal.datasets import Dataset
+from bifocal.draws import drawn_rows
 from bifocal.evaluation.base import Subject
 from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
@@ -65,8 +64,8 @@ def tune_k(
 ) -> ChosenLocator:
     """Return the locator whose k hits most of ``MAX_TUNING_PHRASES`` drawn phrases; ties choose the
     smallest k."""
-    drawn = np.random.default_rng(seed).permutation(len(dataset.phrases))[:MAX_TUNING_PHRASES]
-    rows = sorted(drawn.tolist())
+    phrases = dataset.phrases
+    rows = drawn_rows(phrases["image_id"] + " " + phrases["phrase"], MAX_TUNING_PHRASES, seed)
     locators = {k: replace(locator, localizer=candidates[k]) for k in sorted(candidates)}
     accuracy = {
         k: 100 * float(point_at_phrases(candidate, dataset, rows).hits.mean())

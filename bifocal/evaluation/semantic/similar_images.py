@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
+from bifocal.draws import drawn_rows
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
 from bifocal.localization import pair_heatmaps
@@ -63,9 +64,7 @@ def similar_image_pairs(
     assert subject.image_embeddings is not None
     images, image_ids = normalize(subject.image_embeddings, dim=1), subject.pairs.image_ids
     pairs = []
-    for query in sorted(
-        np.random.default_rng(subject.seed).permutation(len(image_ids))[:count].tolist()
-    ):
+    for query in drawn_rows(image_ids, count, subject.seed):
         scores = images @ images[query]
         scores[query] = -torch.inf
         nearest = int(scores.argmax())

@@ -2,4 +2,3 @@
 training."""
 
 from bifocal.localization.heads.class_mixture import ClassMixture
-from bifocal.localization.heads.mask_clip import MaskCLIP

@@ -2,4 +2,4 @@
 without torch."""
 
 from bifocal.onnx.pointing.head import ACCURATE, FOLDER, Place, PointingHead
-from bifocal.onnx.pointing.pointer import ContrastivePointer, Pointer, open_pointer
+from bifocal.onnx.pointing.pointer import Pointer, open_pointer

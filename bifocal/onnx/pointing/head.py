@@ -3,7 +3,6 @@ presence."""
 
 import hashlib
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -134,28 +133,36 @@ class ImageClasses:
     presence: Array
 
 
-class ImageHead(ABC):
-    """Part of an exported pointing head that all kinds share: it reads images, and keeps the values
-    of the last one.
+class PointingHead:
+    """Where a phrase is in an image, and whether: see ``bifocal.localization.heads.ClassMixture``.
 
     Args:
         directory: as ``bifocal.export.pointing.export_head`` writes it.
-        graph: file of the graph from pixels to values of the cells.
-        threads: of the graph; 0 for one per core.
+        sizes: sides of the image in pixels, multiples of 32, whose maps are summed; None for the
+            sizes of the export.
+        threads: of a graph; 0 for one per core.
     """
 
-    def __init__(self, directory: Path, graph: str, threads: int) -> None:
-        if not (directory / DESCRIPTION).is_file() or not (directory / graph).is_file():
+    def __init__(
+        self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0
+    ) -> None:
+        if not (directory / DESCRIPTION).is_file() or not (directory / GRAPH).is_file():
             raise FileNotFoundError(
-                f"{directory} has no {DESCRIPTION} or no {graph}: it holds no such pointing head"
+                f"{directory} has no {DESCRIPTION} or no {GRAPH}: it holds no such pointing head"
             )
         self.directory = directory
         self.description = read_json(directory / DESCRIPTION)
-        self.graph = open_session(directory / graph, threads)
-        self.sizes: tuple[int, ...] = tuple(self.description["sizes"])
+        self.graph = open_session(directory / GRAPH, threads)
+        self.similarity = open_similarity(directory)
+        self.sizes: tuple[int, ...] = tuple(sizes or self.description["sizes"])
         self.sigma: float = self.description["sigma"]
         self.center: float = self.description["center"]
+        self.temperature: float = self.description["temperature"]
+        self.slope: float = self.description["slope"]
+        self.offset: float = self.description["offset"]
+        self.threshold: float = self.description["threshold"]
         self._last: tuple[tuple[tuple[int, ...], bytes], list[Array]] | None = None
+        self._read: tuple[list[Array], ImageClasses] | None = None  # of the last values
         self._lock = threading.Lock()
 
     @property
@@ -165,7 +172,6 @@ class ImageHead(ABC):
             read_squares, sizes=self.sizes, interpolation=self.description["interpolation"]
         )
 
-    @abstractmethod
     def locate(
         self, image: ImageFile | list[Array], phrases: Sequence[str], side: int
     ) -> list[Place]:
@@ -176,6 +182,31 @@ class ImageHead(ABC):
         Raises:
             ValueError: the file is not a complete image.
         """
+        read = self.read(image)
+        return [self.place(read, weights, side) for weights in self.weights(phrases)]
+
+    def weights(self, phrases: Sequence[str]) -> Array:
+        """Return the weights (P, K) of the K classes in P phrases."""
+        return class_weights(self.similarity(phrases), self.temperature)
+
+    def place(self, read: ImageClasses, weights: Array, side: int) -> Place:
+        """Return where the phrase with the weights (K,) is in an image."""
+        maps = [phrase_map(classes, weights) for classes in read.cells]
+        known = probability(presence_score(read.presence, weights), self.slope, self.offset)
+        return Place(heatmap(maps, side, self.sigma, self.center), known, known >= self.threshold)
+
+    def read(self, image: ImageFile | list[Array]) -> ImageClasses:
+        """Return the values of an image; the last ones are kept.
+
+        Raises:
+            ValueError: the file is not a complete image.
+        """
+        logits, kept = self.cells(image), self._read
+        if kept is None or kept[0] is not logits:
+            presence = np.mean([class_presence(values) for values in logits], axis=0)
+            kept = logits, ImageClasses([cell_classes(values) for values in logits], presence)
+            self._read = kept
+        return kept[1]
 
     def cells(self, image: ImageFile | list[Array]) -> list[Array]:
         """Return the graph's values (h, w, ...) of an image for each size; the last ones are
@@ -195,59 +226,3 @@ class ImageHead(ABC):
         with self._lock:
             self._last = key, found
         return found
-
-    def heatmap(self, maps: Sequence[Array], side: int) -> NDArray[np.float32]:
-        """Return the heatmap (side, side) of a phrase's maps (h, w), one for each size."""
-        return heatmap(maps, side, self.sigma, self.center)
-
-
-class PointingHead(ImageHead):
-    """Where a phrase is in an image, and whether: see ``bifocal.localization.heads.ClassMixture``.
-
-    Args:
-        directory: as ``bifocal.export.pointing.export_head`` writes it.
-        sizes: sides of the image in pixels, multiples of 32, whose maps are summed; None for the
-            sizes of the export.
-        threads: of a graph; 0 for one per core.
-    """
-
-    def __init__(
-        self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0
-    ) -> None:
-        super().__init__(directory, GRAPH, threads)
-        self.similarity = open_similarity(directory)
-        self.sizes = tuple(sizes or self.sizes)
-        self.temperature: float = self.description["temperature"]
-        self.slope: float = self.description["slope"]
-        self.offset: float = self.description["offset"]
-        self.threshold: float = self.description["threshold"]
-        self._read: tuple[list[Array], ImageClasses] | None = None  # of the last values
-
-    def locate(
-        self, image: ImageFile | list[Array], phrases: Sequence[str], side: int
-    ) -> list[Place]:
-        read = self.read(image)
-        return [self.place(read, weights, side) for weights in self.weights(phrases)]
-
-    def weights(self, phrases: Sequence[str]) -> Array:
-        """Return the weights (P, K) of the K classes in P phrases."""
-        return class_weights(self.similarity(phrases), self.temperature)
-
-    def place(self, read: ImageClasses, weights: Array, side: int) -> Place:
-        """Return where the phrase with the weights (K,) is in an image."""
-        maps = [phrase_map(classes, weights) for classes in read.cells]
-        known = probability(presence_score(read.presence, weights), self.slope, self.offset)
-        return Place(self.heatmap(maps, side), known, known >= self.threshold)
-
-    def read(self, image: ImageFile | list[Array]) -> ImageClasses:
-        """Return the values of an image; the last ones are kept.
-
-        Raises:
-            ValueError: the file is not a complete image.
-        """
-        logits, kept = self.cells(image), self._read
-        if kept is None or kept[0] is not logits:
-            presence = np.mean([class_presence(values) for values in logits], axis=0)
-            kept = logits, ImageClasses([cell_classes(values) for values in logits], presence)
-            self._read = kept
-        return kept[1]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.draws import drawn_rows
 from bifocal.hubness.bank import HubnessBank
 from bifocal.progress import log_line
 from bifocal.search.collection.collection import Collection
@@ -71,7 +72,8 @@ class HeldOutCaptions:
         none is short."""
         short = captions[[len(str(text).split()) <= max_words for text in captions["text"]]]
         kept = short if len(short) else captions
-        sampled = kept.sample(min(count, len(kept)), random_state=seed)
+        names = kept["image_id"].astype(str) + " " + kept["text"].astype(str)
+        sampled = kept.iloc[drawn_rows(names, count, seed)]
         return cls(sampled["text"].tolist(), sampled["image_id"].astype(str).tolist())
 
     def of(self, index: SearchIndex) -> NDArray[np.bool_]:

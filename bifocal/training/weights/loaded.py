@@ -4,7 +4,6 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from torch import Tensor
 
 from bifocal.backbones.base import Backbone
@@ -16,6 +15,7 @@ from bifocal.backbones.state import (
     read_safetensors,
 )
 from bifocal.datasets import Dataset
+from bifocal.draws import drawn_rows
 from bifocal.features.base import FeatureExtractor, FittedExtractor
 from bifocal.features.extraction import NetworkFeatures
 from bifocal.training.weights.base import PreparedWeights, Weights, keep, refuse_shards, restore
@@ -67,7 +67,7 @@ def _fit(
     """Fit ``extractor`` on images of the split "train" that are drawn at random, in the order of
     the dataset."""
     train = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
-    rows = sorted(np.random.default_rng(seed).permutation(len(train))[: extractor.fit_images])
+    rows = drawn_rows(train, extractor.fit_images, seed)
     return extractor.fit(
         NetworkFeatures(extractor, dataset, batch_size).batches([train[row] for row in rows])
     )

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WITHOUT_POSIX = """
 import os, sys
 from pathlib import Path
@@ -29,6 +31,7 @@ append_line(folder / "lines", "three")
 """
 
 
+@pytest.mark.slow
 def test_changes_need_no_module_that_windows_lacks(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", WITHOUT_POSIX, str(tmp_path)], check=True)
     assert (tmp_path / "made" / "file").read_text() == "two"

@@ -35,13 +35,12 @@ NETWORK = {
 }
 VIT_ARGUMENTS = {"img_size": 64, "embed_dim": 16, "num_heads": 2, "depth": 2}
 VIT = {"backbone": "test_vit2", "size": 64, "model_arguments": VIT_ARGUMENTS}
-EXTRACTORS: list[tuple[str, dict[str, Any]]] = [
-    ("Grid", {"stage": 3, "coordinates": True, **NETWORK}),
+GRID = {"stage": 3, "coordinates": True, **NETWORK}
+LAYERS = {"layers": ["layer3", "layer4"], "power": 0.5, "classes": True, "mirror": True, **NETWORK}
+EXTRACTORS = [
     ("Grid", {**VIT, "resize": "crop"}),
-    (
-        "Hypercolumns",
-        {"layers": ["layer3", "layer4"], "power": 0.5, "classes": True, "mirror": True, **NETWORK},
-    ),
+    pytest.param("Grid", GRID, marks=pytest.mark.slow),
+    pytest.param("Hypercolumns", LAYERS, marks=pytest.mark.slow),
 ]
 
 
@@ -104,9 +103,8 @@ def test_exported_backbone_gives_features_of_extraction(
 def test_exportable_extractor_is_none_for_unsupported_features(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    name, arguments = EXTRACTORS[0]
     resize = {key: value for key, value in change.items() if key == "resize"}
-    make_store(tmp_path, name, {**arguments, **resize})
+    make_store(tmp_path, "Grid", {**GRID, **resize})
     if "no weights" in change:
         (tmp_path / WEIGHTS_FILE).unlink()
     assert exportable_extractor(tmp_path) is None

@@ -57,6 +57,7 @@ def stored_vectors(head: Path) -> NDArray[np.float32]:
     return class_vectors(vectors[0][named], vectors[1][named].long(), vectors[2]).numpy()
 
 
+@pytest.mark.slow
 def test_images_are_sums_of_centered_class_vectors(exported: tuple[Path, ClassMixture]) -> None:
     folder, head = exported
     module = load_class_logits(describe(PADDED), folder / "weights.safetensors", head)
@@ -101,6 +102,7 @@ def test_a_class_vector_is_the_normalized_sum_of_names_and_definition(
     )
 
 
+@pytest.mark.slow
 def test_sentences_are_those_of_the_head(exported: tuple[Path, ClassMixture]) -> None:
     folder, _ = exported
     similarity = PointingHead(folder / "onnx" / "pointing").similarity
@@ -111,6 +113,7 @@ def test_sentences_are_those_of_the_head(exported: tuple[Path, ClassMixture]) ->
     assert vector == pytest.approx(expected[0] / np.linalg.norm(expected[0]), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_collection_reads_the_encoders(exported: tuple[Path, ClassMixture]) -> None:
     folder, _ = exported
     vectors = ImageVectors(folder / "onnx")

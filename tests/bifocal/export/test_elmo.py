@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from bifocal.export.elmo import GRAPH, compare_elmo, export_elmo
 from bifocal.onnx.text.sentences import SentenceReader
@@ -11,6 +12,7 @@ from bifocal.text.vectorizers.base import load_vectorizer, write_text
 from bifocal.training.pretraining.elmo import pretrain_elmo
 
 
+@pytest.mark.slow
 def test_exported_elmo_reads_sentences_as_the_vectorizer_does(tmp_path: Path) -> None:
     captions = ["A dog runs on the grass", "Two cats", "!"]
     vectorizer = ElmoLayers(

@@ -25,6 +25,7 @@ from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.sources import Source
 
 
+@pytest.mark.slow
 def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     encoder = {
         "name": "BEANEncoder",

@@ -4,20 +4,17 @@ of torch."""
 import shutil
 import sys
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import save_file
 
 from bifocal import registry
 from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.export.encoders import export_encoder
-from bifocal.export.formats.immich import export_immich
 from bifocal.export.graphs.parity import compare_encoder
 from bifocal.export.text import (
     compare_text_encoder,
@@ -26,7 +23,6 @@ from bifocal.export.text import (
     has_network,
 )
 from bifocal.models import build_model, save_model
-from bifocal.onnx.encoders import Embedder, ImageGraph
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.text import TextStore
@@ -52,7 +48,11 @@ CLIP = {
     "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
     "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 2},
 }
-CASES = ("states", "subwords", "clip", "multilingual", "sentences", "vectors")
+SLOW = ("states", "clip", "sentences")
+CASES = (
+    *("subwords", "multilingual", "vectors"),
+    *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW),
+)
 ABSENT = ("torch", "transformers", "open_clip", "sklearn", "scipy")
 """Packages that a server need not have."""
 
@@ -151,34 +151,9 @@ def test_raw_sentences_without_torch_equal_torch(
     with torch.inference_mode():
         expected = model.embed_captions(fitted.vectorize(SENTENCES)).numpy()
     np.testing.assert_allclose(served, expected, atol=1e-5)
-    check_immich(onnx, case, expected, tmp_path / "immich")
 
 
-def check_immich(onnx: Path, case: str, expected: Any, folder: Path) -> None:
-    """Read an encoder in the layout of Immich, beside the image graphs of the demo, by our loader
-    of that layout."""
-    for name in ("backbone.onnx", "image_encoder.onnx", "preprocessing.json"):
-        shutil.copy(DEMO / name, onnx)
-    if case == "vectors":
-        with pytest.raises(
-            ValueError,
-            match="the layout of Immich has one tokenizer, with a token for padding: train",
-        ):
-            export_immich(onnx, folder)
-        assert not folder.exists()
-        return
-    export_immich(onnx, folder)
-    exported, own = Embedder(folder), ImageGraph(onnx, "image_encoder.onnx")
-    np.testing.assert_allclose(exported.embed_sentences(SENTENCES), expected, atol=1e-5)
-    images = []
-    for width, height in ((60, 40), (33, 90)):
-        pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
-        buffer = BytesIO()
-        Image.fromarray(pixels).save(buffer, "PNG")
-        images.append(buffer.getvalue())
-    np.testing.assert_array_equal(exported.embed_images(images), own.encode_images(images))
-
-
+@pytest.mark.slow
 def test_a_sentence_encoder_is_exported_once_with_each_pooling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

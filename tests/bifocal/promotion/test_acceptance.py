@@ -97,33 +97,25 @@ def test_ranks_of_the_graphs_are_those_of_their_embeddings(
     assert table.loc[table["direction"] == "image_retrieval", "rank"].tolist() == expected
 
 
-def test_too_few_common_images_are_refused_with_the_reasons(
-    dataset: Dataset, model: Callable[[float], ExportedModel]
-) -> None:
-    known = model(0.6).evaluated_on
-    previous = replace(
-        model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][:5])
-    )
-    result = decide(dataset, model(0.0), previous)
-    assert result.reasons == [
-        "25 of 50 test images can be compared, 40 are required; left out: 20 not in the test "
-        "split of the other model; 5 in the training of the other model"
-    ]
-    assert result.look is None
-    assert decide(dataset, model(0.0), previous, min_images=20).reasons == []
-
-
-def test_a_renewed_test_split_is_compared_on_unseen_images(
+def test_models_are_compared_on_the_test_images_that_neither_was_trained_on(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     known = model(0.6).evaluated_on
     previous = replace(
         model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][45:])
     )
-    result = decide(dataset, model(0.0), previous, unseen_images=True)
+    result = decide(dataset, model(0.0), previous)
     assert result.reasons == []
     assert result.test_set["left_out"] == {"in the training of the other model": 5}
     assert result.test_set["images"] == 45
+    candidate = replace(model(0.0), trained_on=frozenset(known["content"][:8]))
+    result = decide(dataset, candidate, previous)
+    assert result.reasons == [
+        "37 of 50 test images can be compared, 40 are required; left out: 8 in the training of "
+        "the candidate; 5 in the training of the other model"
+    ]
+    assert result.look is None
+    assert decide(dataset, candidate, previous, min_images=20).reasons == []
 
 
 @pytest.mark.parametrize(

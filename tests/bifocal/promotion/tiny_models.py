@@ -25,7 +25,6 @@ OPSET = [helper.make_opsetid("", 18)]
 CRITERIA = Criteria(
     recall_at=[1, 5, 10],
     min_images=40,
-    unseen_images=False,
     min_gain=1.0,
     false_promotion_rate=0.05,
     looks=10,

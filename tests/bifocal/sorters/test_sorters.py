@@ -18,6 +18,7 @@ from bifocal.sorters import (
 )
 from bifocal.sorters.ranks import sort_rows
 from bifocal.sorters.synthetic import synthetic_scores
+from tests.margins import beyond_chance
 
 
 def random_scores(*shape: int, seed: int = 0) -> Tensor:
@@ -156,7 +157,7 @@ def test_exact_rank_gradient_decreases_the_loss():
     # A small step against the gradient moves the soft ranks r so that the weighted sum w · r falls.
     soft = PairwiseSorter(steepness=2.0)
     before, after = ((soft(s) * weights).sum(dim=1) for s in (scores, scores - 1e-4 * result))
-    assert (after < before).double().mean() > 0.95
+    assert (after < before).double().mean() > beyond_chance(50, 0.5)
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 30), decimals=st.integers(0, 3))

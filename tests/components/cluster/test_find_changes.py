@@ -14,7 +14,7 @@ from tests.components.cluster.versions import POLICY, decide, register
 from tests.runtime.mlflow.kills import lose_run
 
 PARAMS = FindChangesParams(
-    seed=1, model=POLICY.model, alias=POLICY.candidate, promote=True, least=0.5
+    seed=1, model=POLICY.model, alias=POLICY.candidate, promote=True, policy=POLICY
 )
 
 
@@ -32,9 +32,9 @@ def test_the_first_version_is_trained(store: str, artifacts: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "change", "changed"), [(0, 0.0, "false"), (1, 0.5, "true"), (4, 2.0, "true")]
+    ("new", "change", "changed"), [(0, 0.0, "false"), (1, 2 / 54, "false"), (4, 8 / 54, "true")]
 )
-def test_new_and_removed_images_count_relative_to_those_of_the_last_training(
+def test_new_and_removed_images_count_relative_to_all_images_of_the_last_training(
     store: str,
     artifacts: Path,
     dataset: Dataset,
@@ -48,6 +48,7 @@ def test_new_and_removed_images_count_relative_to_those_of_the_last_training(
     assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": changed, "change": change}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_a_decided_one_does_not(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
@@ -66,6 +67,22 @@ def test_a_killed_run_goes_on_and_a_decided_one_does_not(
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
     decide(artifacts)
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "false"
+
+
+def test_a_refused_version_is_decided_again_by_another_policy(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    register(tmp_path, dataset, 0.1)
+    strict = POLICY.model_copy(update={"min_images": 60})
+    assert not decide(artifacts, strict).accepted
+    for changes, changed in (
+        ({}, "false"),
+        ({"retrain_change": 0.5}, "false"),
+        ({"min_images": 40}, "true"),
+    ):
+        params = PARAMS.model_copy(update={"policy": strict.model_copy(update=changes)})
+        assert run(params, dataset=artifacts / "dataset")["changed"] == changed
+    assert decide(artifacts).accepted
 
 
 def test_after_the_run_of_the_last_training_was_deleted_the_dataset_is_compared_as_a_whole(

@@ -146,6 +146,7 @@ def test_heads_above_a_contrastive_model_need_its_ranks(dataset: Dataset, tmp_pa
     )
 
 
+@pytest.mark.slow
 def test_comparisons_use_up_the_test_set(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:

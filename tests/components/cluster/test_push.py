@@ -24,6 +24,8 @@ from components.cluster.push import run as push
 from components.cluster.steps import FetchParams, FingerprintParams, PushParams
 from runtime import artifacts, parameters
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -148,7 +150,6 @@ def test_fetch_of_an_untracked_path_is_an_error(repository: Path, tmp_path: Path
         )
 
 
-@pytest.mark.slow
 def test_pushed_artifacts_are_pulled_elsewhere_and_no_stage_runs_again(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_head_on_stored_features_is_served_with_the_scores_of_torch(tmp_path: 
         served.predict(pd.DataFrame({"features": [None]}))
 
 
+@pytest.mark.slow
 def test_the_visual_path_of_bean_on_original_images_is_served(tmp_path: Path) -> None:
     """BEAN stretches the originals to a square itself, so the served model stretches the images of
     a request."""

@@ -60,6 +60,7 @@ def test_each_input_has_a_column_type() -> None:
     assert tuple(COLUMNS) == encoders.INPUTS
 
 
+@pytest.mark.slow
 def test_served_model_embeds_text_images_and_features_without_torch(
     tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

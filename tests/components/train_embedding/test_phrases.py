@@ -141,7 +141,10 @@ def test_correlation_analysis_of_phrases_localizes_without_a_training(
     )
     both = torch.corrcoef(torch.cat([left, right], dim=1).T)
     correlations = both.diagonal(offset=left.shape[1])
-    assert (correlations[:4] > 0.5).all()
+    # No other pair of directions has a higher correlation than the first one of CCA.
+    drawn = torch.randn(x.shape[1], 1, dtype=x.dtype), torch.randn(y.shape[1], 1, dtype=y.dtype)
+    other = torch.corrcoef(torch.cat([x @ drawn[0], y @ drawn[1]], dim=1).T)[0, 1]
+    assert correlations[0] > other.abs()
     assert phrase_recall(inputs.phrases("val"), load_model(tmp_path))["phrase_R@1"] > 3 * 100 / 24
 
 

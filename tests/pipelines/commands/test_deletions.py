@@ -129,6 +129,7 @@ def test_a_refresh_does_not_overwrite_a_release_that_changed_since(runs: tuple[P
     assert read_digest(version) not in (previous, changed)
 
 
+@pytest.mark.slow
 def test_a_rollback_to_a_release_with_other_images_is_refused_until_it_is_refreshed(
     runs: tuple[Path, Path],
 ) -> None:

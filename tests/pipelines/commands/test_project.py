@@ -92,6 +92,7 @@ def test_a_project_has_a_recipe_a_policy_and_schedules_that_fit_its_images(here:
     assert "projects/toys exists" not in (folder / "recipe.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_a_project_of_a_cluster_has_addresses_and_no_path_of_this_machine(
     here: Path, s3: None
 ) -> None:
@@ -249,6 +250,7 @@ def test_a_cluster_trains_drawn_scenes_only_on_purpose(
             assert "KFP_ENDPOINT" in str(invoke(*arguments, "--flow", "clean").exception)
 
 
+@pytest.mark.slow
 def test_a_project_on_s3_is_prepared_on_this_machine(
     here: Path, s3: None, mlflow_store: str
 ) -> None:

@@ -16,6 +16,7 @@ from tests.components.cluster.versions import POLICY, decide, decisions, number_
 from tests.pipelines.compiled import ROOT
 
 
+@pytest.mark.slow
 def test_a_rolled_back_version_is_refused_until_it_is_forced(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

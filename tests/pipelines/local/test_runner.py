@@ -214,6 +214,7 @@ run(click.Command("grow", callback=grow), "grow")
 """
 
 
+@pytest.mark.slow
 def test_a_step_that_lacks_memory_is_named_with_its_peak_and_its_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

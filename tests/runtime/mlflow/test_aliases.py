@@ -101,6 +101,7 @@ def run(command: int) -> None:
             undo()
 
 
+@pytest.mark.slow
 def test_killed_promotions_and_rollbacks_are_finished_or_left_out(
     kill_at: Callable[[int], None],
 ) -> None:

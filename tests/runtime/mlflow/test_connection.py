@@ -148,6 +148,7 @@ def slow_server() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_a_slow_store_fails_no_upload(
     slow_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

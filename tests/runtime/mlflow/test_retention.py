@@ -224,6 +224,7 @@ def test_a_model_that_is_deleted_during_its_registration_is_registered_again(
     assert models(client, [number]) == []
 
 
+@pytest.mark.slow
 def test_random_moves_and_killed_deletions_lose_no_file_of_an_alias(
     client: MlflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def copies(s3: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MINUTES, "0")
 
 
+@pytest.mark.slow
 def test_killed_stage_resumes_on_another_machine(
     copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def head(folder: Path, threshold: float) -> ClassMixture:
     return ClassMixture(classes=folder / "classes.safetensors", sizes=(96, 64), threshold=threshold)
 
 
+@pytest.mark.slow
 def test_the_accuracy_is_that_of_the_exported_head(with_backbone: Subject, folder: Path) -> None:
     result = BackbonePointing(head(folder, 0.0))(replace(with_backbone, shown=1))
     split, served, hits = with_backbone.split, PointingHead(folder / "head"), []
@@ -65,6 +66,7 @@ def test_the_accuracy_is_that_of_the_exported_head(with_backbone: Subject, folde
     assert result.metric_rows()[0].value == metrics["accuracy"]
 
 
+@pytest.mark.slow
 def test_the_report_shows_guesses_and_refusals(with_backbone: Subject, folder: Path) -> None:
     unboxed = replace(
         with_backbone,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bifocal.search import Search, SearchIndex
 from bifocal.search.index.approximate import ApproximateIndex, choose_factory
 from bifocal.search.index.build import IndexSettings, build_index, measure, recall_at
+from tests.margins import margin
 
 D = 16
 PROBES = IndexSettings("IVF24,SQ8", recall=0.99)
@@ -55,7 +56,11 @@ def overlap(a: list[list[int]], b: list[list[int]]) -> float:
 
 
 @pytest.mark.parametrize(
-    "factory", ["IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "OPQ8,IVF24,PQ8x4", "SQ8", "Cut12,SQ8"]
+    "factory",
+    [
+        *("IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "SQ8", "Cut12,SQ8"),
+        pytest.param("OPQ8,IVF24,PQ8x4", marks=pytest.mark.slow),
+    ],
 )
 def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
@@ -67,7 +72,7 @@ def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     assert measured.recall_at_10 == pytest.approx(
         overlap(rows(exact, queries), rows(opened, queries))
     )
-    assert measured.recall_at_10 >= 0.99
+    assert measured.recall_at_10 >= PROBES.recall
     assert measured.queries == 60
     assert 0 < measured.p50_ms <= measured.p99_ms
     assert (
@@ -119,7 +124,7 @@ def test_filters_of_few_and_of_many_items_lose_none(
     where = {"part": {"max": parts - 1}}
     found, truth = rows(inverted, queries, where=where), rows(exact, queries, where=where)
     assert all(len(hits) == 10 and all(row % 50 < parts for row in hits) for hits in found)
-    assert found == truth if parts == 1 else overlap(truth, found) > 0.85
+    assert found == truth if parts == 1 else overlap(truth, found) > PROBES.recall - margin(600)
     assert [len(hits) for hits in Search(inverted).batch(queries[:2], 3000, where={"part": 1})] == [
         40,
         40,
@@ -142,7 +147,7 @@ def test_filters_away_from_the_queries_keep_the_recall(
     ]
     truth, found = (rows(index, chosen, where={"away": True}) for index in filtered)
     assert all(len(hits) == 10 for hits in found)
-    assert overlap(truth, found) >= 0.9
+    assert overlap(truth, found) > PROBES.recall - margin(10 * len(chosen))
 
 
 @pytest.mark.parametrize("factory", ["exact", "IVF24,SQ8"])
@@ -169,7 +174,7 @@ def test_removed_items_are_not_found(
         found = [[(hit.id, hit.score) for hit in hits] for hits in results]
         assert not {name for hits in found for name, _ in hits} & set(gone)
         recall = sum(len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)) / 600
-        assert found == truth if factory == "exact" else recall > 0.85
+        assert found == truth if factory == "exact" else recall > PROBES.recall - margin(600)
     assert not opened.vectors[0].any()
     assert opened.items["meta.part"][0].as_py() is None
     with pytest.raises(ValueError, match="no item 'image 0'"):

@@ -32,6 +32,7 @@ for columns in (3, 4):
 """
 
 
+@pytest.mark.slow
 def test_triton_kernels_equal_torch_recurrence() -> None:
     pytest.importorskip("triton", reason="Triton is not installed; its kernels run on GPUs only")
     environment = os.environ | {"TRITON_INTERPRET": "1"}

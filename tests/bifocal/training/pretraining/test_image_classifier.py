@@ -19,6 +19,7 @@ from bifocal.training.pretraining.image_classifier import (
     labels_of,
     pretrain_classifier,
 )
+from tests.margins import beyond_chance
 
 Interrupt = Callable[[int], Callable[[], None]]
 SMALL = {"channels": [8, 16, 24, 32], "stem_width": 8}
@@ -116,7 +117,7 @@ def test_pretrain_classifier_learns_from_crops_of_images_of_any_shape(tmp_path: 
     torch.manual_seed(0)
     extractor = ImageFiles(64, "limit", "resnet10t", SMALL)
     _, metrics = train_classifier(extractor, folders, tmp_path / "checkpoints", epochs=4)
-    assert metrics["classifier_top1"] > 0.6
+    assert metrics["classifier_top1"] > beyond_chance(6 * len(COLORS), 1 / len(COLORS))
 
 
 def test_labels_of_gives_targets_and_unknown_labels_are_excluded_from_the_loss() -> None:
@@ -130,7 +131,8 @@ def test_labels_of_gives_targets_and_unknown_labels_are_excluded_from_the_loss()
     table = pd.DataFrame({"image_id": ["a", "b"], "path": ["a.png", "b.png"], "split": "train"})
     dataset = Dataset(table, pd.DataFrame(), pd.DataFrame(), Path("root"), labels)
     images = labels_of(dataset, "shapes")
-    assert images.paths == [Path("root/a.png"), Path("root/b.png")]
+    root = Path.cwd() / "root"
+    assert images.paths == [root / "a.png", root / "b.png"]
     assert images.names == ["ball", "cube"]
     np.testing.assert_array_equal(images.targets, [[0, np.nan], [0, 1]])
     logits = torch.tensor([[1.0, 1e9], [-1.0, 2.0]])

@@ -127,6 +127,7 @@ def test_boxes_are_mirrored_and_shifted_with_the_pixels(squares: Dataset) -> Non
     assert labeled_cells > len(image_ids) * 100
 
 
+@pytest.mark.slow
 def test_pretrain_on_phrases_learns_and_resumes_bit_for_bit(
     squares: Dataset,
     tmp_path: Path,
@@ -138,9 +139,8 @@ def test_pretrain_on_phrases_learns_and_resumes_bit_for_bit(
     metrics = pretrain_on_phrases(
         undisturbed, squares, checkpoints=tmp_path / "undisturbed", **ARGUMENTS
     )
-    assert metrics["word_ap"] > 0.9 > 3 * metrics["word_ap_chance"]
-    assert metrics["object_ap"] > 0.9
-    assert metrics["scene_word_ap"] > 0.9
+    for kind in ("word", "object", "scene_word"):
+        assert 1 - metrics[f"{kind}_ap"] < (1 - metrics[f"{kind}_ap_chance"]) / 2
     assert not undisturbed.backbone.network.training
 
     forward = WordHeads.forward

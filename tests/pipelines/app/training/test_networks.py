@@ -10,7 +10,7 @@ from PIL import Image
 
 from bifocal.backbones.state import load_weights_file
 from bifocal.registry import build
-from pipelines.app.training.networks import demo_section, pointer_of_weights
+from pipelines.app.training.networks import demo_section, head_of_weights
 from tests.pipelines.app.conftest import Command
 
 
@@ -34,13 +34,21 @@ def test_the_demo_backbone_computes_features_of_photographs() -> None:
     assert regions.features.isfinite().all()
 
 
-def test_a_head_is_exported_once_for_the_content_of_its_files(weights: Path, cache: Path) -> None:
+def test_a_head_is_exported_once_for_the_content_of_its_files(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(description: object, file: Path, head: object, folder: Path, seed: int) -> None:
+        folder.mkdir(parents=True)
+        (folder / "head.json").write_text("{}")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("bifocal.export.pointing.export_head", write)
     file = weights / "mobile.safetensors"
     state = file.stat()
     for read, changed, heads in ((0, 0, 1), (10**9, 0, 1), (0, 10**9, 2)):
         os.utime(file, ns=(state.st_atime_ns + read, state.st_mtime_ns + changed))
-        pointer_of_weights(file)
-        assert len(list(cache.rglob("head.json"))) == heads
+        head_of_weights(file)
+        assert len(list(tmp_path.rglob("head.json"))) == heads
 
 
 @pytest.mark.usefixtures("cache")

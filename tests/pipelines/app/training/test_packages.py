@@ -24,6 +24,7 @@ def digest_of(file: Path) -> str:
     return digest.hexdigest()
 
 
+@pytest.mark.slow
 def test_both_networks_are_those_that_are_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> No
         find_networks(tmp_path)
 
 
+@pytest.mark.slow
 def test_with_many_images_the_last_layers_train(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Export of a classifier's pointing head: graphs of class logits and of phrases, and class
+"""Export of a backbone's pointing head: graphs of class logits and of phrases, and class
 vectors."""
 
 import json
@@ -53,7 +53,7 @@ class ClassLogits(nn.Module):
         return logits
 
 
-def export_class_head(
+def export_head(
     description: Mapping[str, Any], weights: Path, head: ClassMixture, folder: Path, seed: int
 ) -> list[Parity]:
     """Write the pointing head of a backbone to ``folder``, and compare its graph with torch.

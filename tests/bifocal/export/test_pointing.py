@@ -30,12 +30,9 @@ from tests.bifocal.pointing_heads import (
     write_network,
 )
 
-NETWORKS: dict[str, dict[str, Any]] = {
-    "padding by the size": PADDED,
-    "pooling": {
-        "backbone": "resnet10t",
-        "model_arguments": {"channels": [8, 8, 16, 16], "stem_width": 8},
-    },
+POOLED = {
+    "backbone": "resnet10t",
+    "model_arguments": {"channels": [8, 8, 16, 16], "stem_width": 8},
 }
 
 
@@ -54,7 +51,7 @@ def image_file(side: int = 80) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=list(NETWORKS))
+@pytest.mark.parametrize("network", [PADDED, pytest.param(POOLED, marks=pytest.mark.slow)])
 def test_the_graph_takes_any_multiple_of_the_stride(
     network: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -79,6 +76,7 @@ def test_the_graph_takes_any_multiple_of_the_stride(
     assert place.heatmap == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_similarities_are_those_of_the_sentence_encoder(tmp_path: Path) -> None:
     texts = [name for names in NAMES for name in names] + DEFINITIONS + ["a photo of a dog"]
     encoder = write_tiny_transformer(texts, folder=tmp_path / "encoder")
@@ -118,10 +116,11 @@ def test_without_a_sentence_encoder_words_decide(tmp_path: Path) -> None:
     assert weights[2] == pytest.approx([1 / 3] * 3)  # no class is like an unknown word
 
 
+@pytest.mark.slow
 def test_the_cache_keeps_the_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head, _ = write_head(tmp_path)
     monkeypatch.setattr(
-        "bifocal.export.pointing.classes.run_in_fresh_process", None
+        "bifocal.export.pointing.run_in_fresh_process", None
     )  # an export would call it
     other = replace(head, sizes=(64,))
     export_head(

@@ -1,1 +1,0 @@
-"""Trained models in the published layouts of other tools, one per module."""

@@ -1,0 +1,19 @@
+"""The rehearsal of other settings finds what differs."""
+
+import pytest
+
+from tests.rehearsals import abroad
+
+
+def test_failures_and_other_outcomes_than_in_the_plain_setting_are_named() -> None:
+    plain = {"a": "passed", "b": "failed", "c": "skipped", "d": "passed"}
+    found = {"a": "passed", "b": "failed", "c": "passed"}
+    assert abroad.differences(plain, found) == ["b: failed", "c: passed", "d: not run"]
+    assert abroad.differences(plain, plain) == ["b: failed"]
+
+
+@pytest.mark.parametrize("name", ["umask", "path", "turkish"])
+def test_tests_run_in_a_setting(name: str) -> None:
+    (setting,) = [setting for setting in abroad.SETTINGS if setting.name == name]
+    found = abroad.outcomes(setting, ["tests/bifocal/durable/test_cached.py"], workers=0)
+    assert set(found.values()) == {"passed"}
