@@ -115,8 +115,12 @@ def _complete(root: Path) -> None:
         return
     for path in (folder, folder / JOURNAL):
         check_own(path)
-    journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
-    if journal["mark"] != _mark(folder) or journal["mark"] is None:
+    try:
+        journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+        is_own = journal["mark"] is not None and journal["mark"] == _mark(folder)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        is_own = False
+    if not is_own:
         raise ValueError(
             f"{folder / JOURNAL} was not written here: it came with a copy or an archive, and "
             f"nothing of it was done; delete {folder}"

@@ -144,7 +144,7 @@ NAMES = ("../photos", "a", "a/../../photos", "{root}/../photos", ".change/0", "b
 @given(
     renamed=st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=3),
     deleted=st.lists(st.sampled_from(NAMES), max_size=3),
-    mark=st.sampled_from([None, [], [0, 0], "own", "missing"]),
+    mark=st.sampled_from([None, [], [0, 0], "own", "missing", "no key", "no object", "no JSON"]),
     action=st.sampled_from(["complete", "reading", "change", "new_folder"]),
 )
 def test_a_journal_that_was_not_written_here_does_nothing(
@@ -167,7 +167,10 @@ def test_a_journal_that_was_not_written_here_does_nothing(
         mark = None
         (root / ".change" / "mark").unlink()
     journal = {"renamed": renamed, "deleted": deleted, "mark": mark}
-    text = json.dumps(journal).replace("{root}", str(root))
+    if mark == "no key":
+        del journal["mark"]
+    text = json.dumps([journal] if mark == "no object" else journal).replace("{root}", str(root))
+    text = text[: -1 if mark == "no JSON" else None]
     (root / ".change" / "journal.json").write_text(text)
     before = contents(world)
     actions: dict[str, Callable[[], object]] = {
