@@ -11,7 +11,8 @@ from threading import Thread
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from bifocal.durable import cache_folder
+from bifocal.durable import check_own
+from bifocal.durable.cached import cache_folder
 
 CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 2.0
@@ -40,6 +41,7 @@ def download(
 
     key = f"{constants.ENDPOINT} {repository} {sorted(files)} {sorted(excluded)}"
     mark = cache_folder("hub") / hashlib.sha256(key.encode()).hexdigest()[:32]
+    check_own(mark)
     if mark.is_file() and (folder := Path(mark.read_text(encoding="utf-8"))).is_dir():
         return folder
     # Without a network, the library would try again for minutes.
@@ -70,7 +72,6 @@ def download(
         raise FileNotFoundError(
             f"{name} of {repository} has another checksum than the hub's: run the same again"
         )
-    mark.parent.mkdir(parents=True, exist_ok=True)
     mark.write_text(str(folder), encoding="utf-8")
     return folder
 

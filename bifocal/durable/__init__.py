@@ -7,14 +7,13 @@ or discards it.
 """
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
-from bifocal.durable.files import append_line, cache_folder, clear, replace_file, write_text
+from bifocal.durable.files import append_line, clear, replace_file, write_text
 from bifocal.durable.inside import check_own, is_own_tree, open_inside, path_inside
 from bifocal.durable.locks import hold, locked, release
 
 __all__ = [
     "Change",
     "append_line",
-    "cache_folder",
     "change",
     "check_own",
     "clear",

@@ -1,4 +1,4 @@
-"""Files that are computed once: the user's cache keeps them for the next run."""
+"""Files that are computed once: the user's cache keeps them for the next run, with their hashes."""
 
 import contextlib
 import hashlib
@@ -11,10 +11,64 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bifocal.durable.files import cache_folder
+from bifocal.durable.changes import write_once
+from bifocal.durable.files import delete, replace_file, write_text
+from bifocal.durable.inside import check_own, is_own_tree
+from bifocal.version import __version__
 
 KEPT = 30
 """Number of files that the cache keeps, the latest used ones."""
+
+
+def cache_folder(name: str) -> Path:
+    """Return the folder ``name`` below the user's cache, which only this user can open.
+
+    Raises:
+        ValueError: it is a link, or another user made it.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal"
+    for folder in (home, home / name):
+        check_own(folder)
+        with contextlib.suppress(OSError):  # no home that can be written
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+    return home / name
+
+
+def kept(name: str, *key: Any) -> Path:
+    """Return the place in the folder ``name`` of the cache for what this code makes of ``key``."""
+    content = json.dumps([__version__, code_digest(), *key], sort_keys=True, default=str)
+    return cache_folder(name) / hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def state_of(file: Path) -> tuple[str | int, ...]:
+    """Return what changes with a file, without reading it; no program can set ctime."""
+    found = file.stat()
+    return str(file.resolve()), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def is_intact(path: Path) -> bool:
+    """Return whether a file or folder of the cache is there, as this user wrote it."""
+    sums = _sums(path)
+    if not (path.exists() and sums.is_file() and is_own_tree(path) and is_own_tree(sums)):
+        return False
+    return sums.read_text(encoding="utf-8") == _hashes(path)
+
+
+def cached_folder(path: Path, write: Callable[[Path], object]) -> Path:
+    """Return the folder ``path`` of the cache; ``write(folder)`` makes it, once, and again if its
+    files have changed."""
+
+    def write_with_sums(partial: Path) -> None:
+        write(partial)
+        _sums(path).parent.mkdir(exist_ok=True)
+        write_text(_sums(path), _hashes(partial))
+
+    if not is_intact(path):
+        if os.path.lexists(path) and not is_intact(path):  # it was not written meanwhile
+            delete(path)
+        write_once(path, write_with_sums)
+    return path
 
 
 def write_cached(
@@ -22,28 +76,38 @@ def write_cached(
 ) -> None:
     """Write a file by ``write(*arguments, file)``, or copy it from the user's cache, which keeps it
     by ``key``."""
-    content = json.dumps(
-        [code_digest(), version("torch"), file.name, *key], sort_keys=True, default=list
-    )
-    kept = cache_folder() / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}-{file.name}"
-    if kept.is_file():
-        shutil.copyfile(kept, file)
+    place = kept("graphs", version("torch"), file.name, *key)
+    if is_intact(place):
+        shutil.copyfile(place, file)
         with contextlib.suppress(OSError):
-            kept.touch()
+            place.touch()
         return
     write(*arguments, file)
-    if file.with_name(
-        f"{file.name}.data"
-    ).exists():  # weights of more than 2 GB are in a file of their own
+    # Weights of more than 2 GB are in a file of their own.
+    if file.with_name(f"{file.name}.data").exists():
         return
     with contextlib.suppress(OSError):  # without a writable cache, the next run takes the same time
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
-        shutil.copyfile(file, partial)
-        partial.replace(kept)
-        files = sorted(kept.parent.glob("*-*"), key=lambda file: file.stat().st_mtime_ns)
+        delete(place)
+        _sums(place).parent.mkdir(exist_ok=True)
+        write_text(_sums(place), _hashes(file))
+        replace_file(place, lambda partial: shutil.copyfile(file, partial))
+        files = sorted(
+            _sums(place).parent.iterdir(),
+            key=lambda sums: place.with_name(sums.name).stat().st_mtime_ns,
+        )
         for old in files[:-KEPT]:
+            place.with_name(old.name).unlink()
             old.unlink()
+
+
+def _sums(path: Path) -> Path:
+    return path.parent / "sums" / path.name
+
+
+def _hashes(path: Path) -> str:
+    """Return the SHA-256 of a file, or of each file in a folder, as JSON."""
+    files = sorted(file for file in (path, *path.rglob("*")) if file.is_file())
+    return json.dumps({str(file.relative_to(path)): file_digest(file) for file in files})
 
 
 @cache

@@ -1,5 +1,4 @@
-"""Single files and folders: written aside, flushed to the disk and renamed, or deleted; and the
-user's cache."""
+"""Single files and folders: written aside, flushed to the disk and renamed, or deleted."""
 
 import errno
 import os
@@ -98,9 +97,3 @@ def delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def cache_folder(name: str = "graphs") -> Path:
-    """Return the folder ``name`` below the user's cache, which keeps computed files; it may not
-    exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal" / name

@@ -1,7 +1,6 @@
 """Pretrained encoders of ``bifocal index``, by name: folders of ONNX graphs; only a first export
 needs torch."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bifocal.backbones.hub import download, download_size
-from bifocal.durable import cache_folder, write_once
+from bifocal.durable.cached import cached_folder, kept, state_of
 from bifocal.onnx.pointing import FOLDER
 from bifocal.onnx.towers import GRAPHS, is_towers
 from bifocal.progress import log_line
@@ -21,8 +20,6 @@ from pipelines.app.training import packages
 from pipelines.app.training.networks import WEIGHTS_VARIABLE
 
 SMALL = "small"
-FORMAT = 2
-"""Number of the exported encoders in the names of the cached folders."""
 SMALL_EXTRAS = "small,train,cpu"
 BACKBONE_REPOSITORY, SENTENCES = (
     f"timm/{packages.BACKBONE}.in1k",
@@ -260,8 +257,4 @@ def small_networks(*, offline: bool = False) -> Path:
 
 def _exported(files: Sequence[Path], write: Callable[[Path], object]) -> Path:
     """Return the folder in the user's cache that ``write`` makes of files."""
-    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = f"{FORMAT} {write.__qualname__} {states}"
-    folder = cache_folder("encoders") / hashlib.sha256(key.encode()).hexdigest()[:32]
-    write_once(folder, write)
-    return folder
+    return cached_folder(kept("encoders", write.__qualname__, *map(state_of, files)), write)

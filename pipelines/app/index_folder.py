@@ -1,7 +1,6 @@
 """Collection and index of a folder of images by given encoders, in a run folder, and the changes of
 the folder."""
 
-import hashlib
 import os
 import shutil
 import time
@@ -14,7 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.datasets.formats.folder import READ, is_written
-from bifocal.durable import cache_folder, complete, write_once
+from bifocal.durable import complete
+from bifocal.durable.cached import cached_folder, kept
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
 from bifocal.onnx.files import model_hash
@@ -135,14 +135,13 @@ def name_vectors(encoders: Path, digest: str) -> list[NDArray[np.float32]]:
     """Return the vectors (K, d) of the names and of their queries, which the user's cache keeps."""
     names = read_names()
     texts = {"names.npy": names, "queries.npy": [PROMPT.format(name) for name in names]}
-    folder = cache_folder("names") / hashlib.sha256(f"{digest} {texts}".encode()).hexdigest()[:32]
 
     def write(partial: Path) -> None:
         embedder = Embedder(encoders)
         for file, sentences in texts.items():
             np.save(partial / file, embedder.embed_sentences(sentences))
 
-    write_once(folder, write)
+    folder = cached_folder(kept("names", digest, texts), write)
     return [np.load(folder / file, allow_pickle=False) for file in texts]
 
 

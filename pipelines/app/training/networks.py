@@ -2,7 +2,6 @@
 head."""
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -169,8 +168,7 @@ def pointer_of_weights(path: Path) -> PointingHead:
 def head_of_weights(path: Path) -> Path:
     """Return the folder of the exported pointing head of a file or a folder of weights, in the
     user's cache."""
-    from bifocal.durable import cache_folder
-    from bifocal.durable.cached import code_digest
+    from bifocal.durable.cached import cached_folder, kept, state_of
     from bifocal.export.pointing import export_head
     from bifocal.registry import build
 
@@ -182,13 +180,8 @@ def head_of_weights(path: Path) -> Path:
     encoder = (
         [] if networks.sentences is None else sorted(networks.sentences.rglob("*.safetensors"))
     )
-    files = [
-        (str(file), file.stat().st_size, file.stat().st_mtime_ns)
-        for file in (networks.backbone, *encoder)
-    ]
-    folder = (
-        cache_folder() / hashlib.sha256(f"{code_digest()} {head} {files}".encode()).hexdigest()[:32]
+    files = map(state_of, (networks.backbone, *encoder))
+    return cached_folder(
+        kept("heads", str(head), *files),
+        lambda folder: export_head(backbone.describe(), networks.backbone, head, folder, seed=0),
     )
-    if not (folder / "head.json").is_file():
-        export_head(backbone.describe(), networks.backbone, head, folder, seed=0)
-    return folder

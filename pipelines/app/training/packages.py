@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from bifocal.durable import cache_folder, write_once
+from bifocal.durable.cached import cached_folder, is_intact, kept
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +42,7 @@ SUMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 def is_packaged() -> bool:
     """Return whether the cache or the packages have both networks."""
-    return _folder().is_dir() or all(find_spec(package) is not None for package in SUMS)
+    return is_intact(_folder()) or all(find_spec(package) is not None for package in SUMS)
 
 
 def packaged_networks() -> Path | None:
@@ -56,13 +56,11 @@ def packaged_networks() -> Path | None:
     """
     if not is_packaged():
         return None
-    if not _folder().is_dir():
-        write_once(_folder(), _convert)
-    return _folder()
+    return cached_folder(_folder(), _convert)
 
 
 def _folder() -> Path:
-    return cache_folder("encoders") / hashlib.sha256(str(SUMS).encode()).hexdigest()[:32]
+    return kept("encoders", str(SUMS))
 
 
 def _convert(folder: Path) -> None:
