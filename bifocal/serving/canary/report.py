@@ -3,6 +3,7 @@ can be added up."""
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -269,6 +270,8 @@ class Report:
             )
             if overlap.shape != (GROUPS,) or compared.shape != (GROUPS,):
                 raise ValueError("overlap or compared has another length")
+            if not re.fullmatch("[0-9a-f]{32}", content["id"]):  # it names a file
+                raise ValueError("id is not 32 hexadecimal digits")
             return cls(
                 mode,
                 float(content["share"]),
@@ -280,7 +283,7 @@ class Report:
                 overlap,
                 compared,
                 int(content["dropped"]),
-                str(content["id"]),
+                content["id"],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a report of bifocal serve: {error}") from error

@@ -24,7 +24,9 @@ def test_reports_of_replicas_add_up_and_survive_json() -> None:
     refreshed = replace(second, champion=replace(RELEASES[0], digest="refreshed"))
     assert (first + refreshed).counts_champion.searches.sum() == 800
     assert first.id != second.id
-    for damage in ({"mode": "x"}, {"overlap": [1]}, {"counts_champion": {}}, {"candidate": None}):
+    ids = ("../../outside", "/tmp/outside", "", "a" * 31, "g" * 32, "a" * 32 + "\n", None, 1)
+    damages = [{"mode": "x"}, {"overlap": [1]}, {"counts_champion": {}}, {"candidate": None}]
+    for damage in (*damages, *({"id": name} for name in ids)):
         with pytest.raises(ValueError, match=r"not a report of bifocal serve"):
             Report.from_json(first.to_json() | damage)
 
