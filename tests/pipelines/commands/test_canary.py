@@ -97,9 +97,7 @@ def test_counts_of_replicas_that_ended_decide_too(
     last = report_of(GOOD, GOOD, 50)  # in the place of the second
     assert "wait: 1950 searches" in run(artifacts, last, more=(*keep, "--wait", "0.5"))
     assert looks == [600.0, 600.0, 600.0]
-    output = run(
-        artifacts, replace(last, id="after a restart"), report_of(GOOD, GOOD, 1200), more=keep
-    )
+    output = run(artifacts, replace(last, id="0" * 32), report_of(GOOD, GOOD, 1200), more=keep)
     assert "candidate bifocal version 2: 3,200 searches" in output
     assert "promoted: version 2 of bifocal" in output
 
