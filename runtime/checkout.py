@@ -8,7 +8,12 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from bifocal.progress import log_line
+
 CONFIG = Path(__file__).with_name("login.config")
+SQLITE = "sqlite:///"
+HOOK_VARIABLES = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_WORK_TREE")
+"""Variables that git sets for its hooks: they name the files of the hook's repository."""
 
 
 def git_environment() -> dict[str, str]:
@@ -32,10 +37,8 @@ def call(
         process = subprocess.run(
             command, cwd=folder, env=variables, capture_output=True, text=True, check=False
         )
-    except FileNotFoundError as error:
-        raise ValueError(
-            f"{command[0]} is not installed: install it, or add its folder to PATH"
-        ) from error
+    except (FileNotFoundError, PermissionError) as error:
+        raise ValueError(_not_started(command[0], error)) from error
     if process.returncode:
         raise ValueError(
             f"{' '.join(command)!r} failed: {(process.stderr or process.stdout).strip()}"
@@ -95,32 +98,69 @@ def _resolve(clone: Path, revision: str, repository: str) -> str:
     raise ValueError(f"{repository} has no commit or branch {revision!r}: is it pushed?")
 
 
+def _not_started(program: str, error: OSError) -> str:
+    return (
+        f"{program} is not installed: install it, or add its folder to PATH"
+        if isinstance(error, FileNotFoundError)
+        else f"{program} cannot be run ({error.strerror}): correct its permissions, or PATH"
+    )
+
+
 def ask_git(*arguments: str, folder: Path | None = None) -> str:
-    """Return git's answer about the checkout around ``folder``; "" outside a checkout or without
-    git."""
+    """Return git's answer about the checkout around ``folder``; "" without an answer, and a warning
+    if git refuses a checkout, or cannot be run."""
+    answer, problem = git_answer(*arguments, folder=folder)
+    if "safe.directory" in problem or "cannot be run" in problem:
+        _warn(problem)
+    return answer
+
+
+@cache  # once in a process
+def _warn(problem: str) -> None:
+    log_line(f"warning: {problem}")
+
+
+def git_answer(*arguments: str, folder: Path | None = None) -> tuple[str, str]:
+    """Return git's answer about the checkout around ``folder``, and why there is none."""
+    environment = {key: value for key, value in os.environ.items() if key not in HOOK_VARIABLES}
     try:
         process = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return ""
-    return process.stdout.strip() if process.returncode == 0 else ""
+            ["git", *arguments],
+            cwd=folder, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except (FileNotFoundError, PermissionError) as error:
+        return "", _not_started("git", error)
+    if process.returncode == 0:
+        return process.stdout.strip(), ""
+    # Of another owner's checkout, git's own lines name the cure: safe.directory.
+    return "", " ".join(process.stderr.split()) or f"git {arguments[0]} failed"
 
 
 def tracking_uri() -> str:
     """Address of the MLflow server or database: ``MLFLOW_TRACKING_URI``, or else ``mlflow.db`` of
     the project."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or project_store()
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}mlflow.db"
+    path = uri.removeprefix(SQLITE)
+    if path.startswith(("/", ":", "file:", "databricks")) or (path == uri and ":" in uri):
+        return uri
+    # Relative to the project: other commands, and 'dvc exp run --temp', have other folders.
+    folder = project_folder()
+    if "?" in str(folder):
+        raise ValueError(
+            f"{folder} has a '?', which an address of SQLite cannot have: rename the folder, or "
+            "set MLFLOW_TRACKING_URI"
+        )
+    return f"{uri.removesuffix(path)}{folder / path}"
 
 
 def project_store() -> str:
     """Address of the project's own database."""
-    return f"sqlite:///{project_folder() / 'mlflow.db'}"
+    return f"{SQLITE}{project_folder() / 'mlflow.db'}"
 
 
 def project_folder() -> Path:
-    """Top level of the git checkout, else the working directory; ``DVC_ROOT`` for copies that DVC
-    deletes."""
+    """Folder of DVC or of ``params.yaml`` around the working directory, else the top level of the
+    git checkout, else the working directory; ``DVC_ROOT`` for copies that DVC deletes."""
     if "DVC_ROOT" in os.environ:
         return Path(os.environ["DVC_ROOT"]).resolve()
     return _top_level(Path.cwd())
@@ -128,4 +168,8 @@ def project_folder() -> Path:
 
 @cache  # each request to MLflow asks for it
 def _top_level(folder: Path) -> Path:
+    for mark in (".dvc", "params.yaml"):
+        for parent in (folder, *folder.parents):
+            if (parent / mark).exists():
+                return parent.resolve()
     return Path(ask_git("rev-parse", "--show-toplevel", folder=folder) or folder).resolve()

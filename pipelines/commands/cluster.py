@@ -14,7 +14,7 @@ from bifocal.registry import split
 from components import catalog
 from pipelines.commands.project import chosen_project, policy_file, project_files, project_option
 from runtime import parameters
-from runtime.checkout import ask_git, tracking_uri
+from runtime.checkout import ask_git, git_answer, tracking_uri
 
 if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
@@ -166,11 +166,9 @@ def load_parameters(recipes: Sequence[Path | str], settings: Sequence[str] = ())
 
 def head_commit() -> str:
     """Return the commit of this checkout."""
-    commit = ask_git("rev-parse", "HEAD")
+    commit, problem = git_answer("rev-parse", "HEAD")
     if not commit:
-        raise ValueError(
-            "this folder has no git commit, or git is not installed: name a commit with --revision"
-        )
+        raise ValueError(f"no commit of this folder is known ({problem}): name one by --revision")
     return commit
 
 

@@ -14,6 +14,8 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 # The answer to an upload waits until the server has stored the file, so artifacts have a time-out
 # of their own.
 os.environ.setdefault("MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT", "600")
+# The answer decides who holds the promotion lock, and whether a request is repeated.
+os.environ["MLFLOW_ENABLE_ASYNC_LOGGING"] = "false"
 
 from runtime.mlflow.aliases import (
     VETO,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import mlflow
-from mlflow.entities import Run
+from mlflow.entities import Experiment, Run
 from mlflow.environment_variables import MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact import http_artifact_repo
@@ -113,6 +113,19 @@ def _follow_checkout(database: Path) -> None:
             )
 
 
+def find_experiment(client: mlflow.MlflowClient, name: str = EXPERIMENT) -> Experiment | None:
+    """Return an experiment of the server, whose files must not be in a folder of its machine."""
+    found = client.get_experiment_by_name(name)
+    place = found.artifact_location if found else ""
+    if tracking_uri().startswith("http") and urlsplit(place).scheme in ("", "file") and place:
+        raise OSError(
+            f"MLflow at {redact(tracking_uri())} keeps the files of {name!r} in {place}, a folder "
+            "of its own machine, to which no client can write: start the server with "
+            "--artifacts-destination, and name a new experiment by MLFLOW_EXPERIMENT_NAME"
+        )
+    return found
+
+
 def experiment_id(client: mlflow.MlflowClient) -> str:
     """Return the id of ``MLFLOW_EXPERIMENT_NAME``, else ``MLFLOW_EXPERIMENT_ID``; safe for two
     processes. The project's own database gets an absolute folder of files: 'dvc exp run --temp'
@@ -122,7 +135,7 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
     if number and not name:
         name = str(client.get_experiment(number).name)
     name = name or EXPERIMENT
-    found = client.get_experiment_by_name(name)
+    found = find_experiment(client, name)
     if found is None:
         try:
             files = (
@@ -130,11 +143,12 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
                 if tracking_uri() == project_store()
                 else None
             )
-            return str(client.create_experiment(name, artifact_location=files))
-        except MlflowException as error:
-            found = client.get_experiment_by_name(name)
-            if found is None:
-                raise error
+            client.create_experiment(name, artifact_location=files)
+        except MlflowException:
+            if find_experiment(client, name) is None:  # no other process was faster
+                raise
+        found = find_experiment(client, name)
+        assert found is not None
     if found.lifecycle_stage != "active":
         raise OSError(
             f"the experiment {name!r} of MLflow was deleted: restore it by 'mlflow experiments "

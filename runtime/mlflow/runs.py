@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import mlflow
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Run
 from mlflow.exceptions import MlflowException
+from requests import HTTPError
 
 from bifocal.progress import log_line
 from runtime.artifacts import artifact_hash, read_manifest
@@ -29,6 +31,7 @@ from runtime.mlflow.parents import (
     kfp_tags,
     update_status,
 )
+from runtime.redaction import redact
 from runtime.spec import flatten
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ PERMANENT_ERRORS = {
     "PERMISSION_DENIED",
     "UNAUTHENTICATED",
 }
+INSUFFICIENT_STORAGE = 507
 DATASETS = ("dataset", "features", "text")
 """Artifacts that are data."""
 MAX_DIGEST = 36
@@ -114,10 +118,27 @@ class RetryQueue:
 def _is_transient(error: Exception) -> bool:
     if isinstance(error, MlflowException):
         return error.error_code not in PERMANENT_ERRORS
+    if isinstance(error, HTTPError) and error.response is not None:
+        status = error.response.status_code
+        return status in (408, 429) or (status >= 500 and status != INSUFFICIENT_STORAGE)
     return isinstance(error, OSError)
 
 
 _queue = RetryQueue("MLflow", _is_transient)
+
+
+def _submit_file(name: str, send: Callable[[], object]) -> None:
+    """Send a file of the run; one that the server or a proxy refuses is a warning."""
+
+    def attempt() -> None:
+        try:
+            send()
+        except (MlflowException, OSError) as error:
+            if _is_transient(error):
+                raise
+            log_line(redact(f"warning: MLflow does not have {name}: {error}"))
+
+    _queue.submit(attempt)
 
 
 @contextmanager
@@ -203,7 +224,7 @@ def log_figure(figure: "Figure", name: str) -> None:
     """Log a figure as the file ``name``, such as ``plots/recall.png``; do nothing outside a run."""
     run = mlflow.active_run()
     if run:
-        _queue.submit(lambda: mlflow.MlflowClient().log_figure(run.info.run_id, figure, name))
+        _submit_file(name, lambda: mlflow.MlflowClient().log_figure(run.info.run_id, figure, name))
 
 
 def log_datasets(artifacts: Mapping[str, Path], stage: str) -> None:
@@ -218,7 +239,10 @@ def log_files(directory: Path) -> None:
     """Log the files of ``directory``; do nothing outside a run."""
     run = mlflow.active_run()
     if run:
-        _queue.submit(lambda: mlflow.MlflowClient().log_artifacts(run.info.run_id, str(directory)))
+        for file in sorted(path for path in directory.rglob("*") if path.is_file()):
+            place = file.parent.relative_to(directory).as_posix()
+            send = partial(mlflow.MlflowClient().log_artifact, run.info.run_id, str(file))
+            _submit_file(file.name, partial(send, None if place == "." else place))
 
 
 def log_monitoring(week: "Week", reference: "Reference", page: Path) -> None:

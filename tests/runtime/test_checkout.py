@@ -1,11 +1,15 @@
 """The checkout of a project, also where git is not installed."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from runtime.checkout import call, project_folder, project_store, tracking_uri
+from runtime import checkout
+from runtime.checkout import ask_git, call, git_answer, project_folder, project_store, tracking_uri
 from runtime.mlflow import git_commit
 
 ROOT = Path(__file__).parents[2]
@@ -32,3 +36,80 @@ def test_without_git_the_commit_is_unknown_and_the_database_in_the_working_direc
     assert tracking_uri() == project_store() == f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("BIFOCAL_GIT_COMMIT", "abc")
     assert git_commit() == "abc"
+
+
+def test_git_says_why_it_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout._warn.cache_clear()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert "not a git repository" in git_answer("rev-parse", "HEAD")[1]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    for _ in range(2):
+        assert ask_git("rev-parse", "HEAD", folder=ROOT) == ""
+    assert capsys.readouterr().err.count("safe.directory") == 1
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text("")
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert "git cannot be run (Permission denied)" in git_answer("rev-parse", "HEAD")[1]
+    with pytest.raises(ValueError, match="git cannot be run"):
+        call("git", "status")
+    assert git_commit() == os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
+    program.unlink()
+    assert "git is not installed" in git_answer("rev-parse", "HEAD")[1]
+
+
+def test_the_variables_of_a_hook_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = git_answer("rev-parse", "HEAD", folder=ROOT)
+    monkeypatch.setenv("GIT_DIR", ".git")
+    monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
+    assert git_answer("rev-parse", "HEAD", folder=ROOT / "runtime") == commit
+
+
+@pytest.mark.parametrize("mark", [".dvc/config", "params.yaml"])
+def test_the_store_of_a_project_in_a_larger_repository_is_beside_its_parameters(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DVC_ROOT", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    project = tmp_path / "teams" / "photos"
+    (project / "recipes").mkdir(parents=True)
+    call("git", "init", "--quiet", str(tmp_path))
+    (project / mark).parent.mkdir(exist_ok=True)
+    (project / mark).touch()
+    monkeypatch.chdir(project / "recipes")
+    assert tracking_uri() == f"sqlite:///{project.resolve()}/mlflow.db"
+
+
+@given(st.from_regex(r"[a-z.][a-z0-9_ ./-]{0,20}", fullmatch=True), st.booleans())
+def test_a_relative_address_is_below_the_project(name: str, database: bool) -> None:
+    prefix = "sqlite:///" if database else ""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DVC_ROOT", "/project")
+        patch.setenv("MLFLOW_TRACKING_URI", prefix + name)
+        assert tracking_uri() == f"{prefix}{Path('/project') / name}"
+        patch.setenv("DVC_ROOT", "/a?b")
+        with pytest.raises(ValueError, match="has a '\\?'"):
+            tracking_uri()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sqlite:////absolute/mlflow.db?timeout=5",
+        "sqlite:///:memory:",
+        "http://server:5000",
+        "postgresql://user@host/db",
+        "databricks",
+        "/absolute",
+        "file:///absolute",
+    ],
+)
+def test_other_addresses_stay_as_they_are(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVC_ROOT", "/a?b")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    assert tracking_uri() == address

@@ -76,6 +76,7 @@ def test_a_run_on_this_machine_needs_no_commit(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("pipelines.commands.cluster.ask_git", lambda *arguments: "")
+    monkeypatch.setattr("pipelines.commands.cluster.git_answer", lambda *arguments: ("", "no git"))
     (tmp_path / "recipe.yaml").write_text(parameters.dump_yaml(OWN))
     command, seen = ["run", "--recipe", str(tmp_path / "recipe.yaml")], []
 
@@ -86,7 +87,7 @@ def test_a_run_on_this_machine_needs_no_commit(
     with patch.object(LocalRun, "execute", execute):
         assert CliRunner().invoke(main, command).exit_code == 0
         for other in (["--push"], ["--runner", "container"]):
-            assert "has no git commit" in str(
+            assert "no commit of this folder is known" in str(
                 CliRunner().invoke(main, [*command, *other]).exception
             )
             monkeypatch.setattr(

@@ -18,7 +18,7 @@ from mlflow.environment_variables import MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SI
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 import runtime.mlflow
-from runtime.mlflow.connection import connect, experiment_id
+from runtime.mlflow.connection import connect, experiment_id, find_experiment
 
 
 def test_a_database_whose_creation_was_killed_is_created_again(
@@ -237,3 +237,32 @@ def test_a_moved_or_copied_checkout_has_its_files_below_itself(
         match=r"third/mlflow\.db belongs to another checkout, which has its files at file:/",
     ):
         connect()
+
+
+@pytest.mark.parametrize("place", ["/srv/mlruns/0", "file:///srv/mlruns/0", "mlruns/0"])
+def test_a_server_with_files_in_a_folder_of_its_machine_is_refused(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = {"experiment_id": "0", "name": "bifocal", "artifact_location": place}
+            body = json.dumps({"experiment": found | {"lifecycle_stage": "active"}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
+        with pytest.raises(OSError, match="start the server with --artifacts-destination"):
+            experiment_id(connect())
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///unused.db")
+        found = find_experiment(mlflow.MlflowClient(address))  # the database of this machine
+        assert found is not None
+        server.shutdown()

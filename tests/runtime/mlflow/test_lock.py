@@ -124,6 +124,7 @@ def test_one_of_five_processes_is_inside(mlflow_server: int, tmp_path: Path) -> 
     address = f"http://127.0.0.1:{mlflow_server}"
     client = register_version(mlflow.MlflowClient(address, address))
     environment = {**os.environ, "MLFLOW_TRACKING_URI": address, "PYTHONPATH": str(ROOT)}
+    environment["MLFLOW_ENABLE_ASYNC_LOGGING"] = "true"  # of the user: the lock stays exclusive
     command = [sys.executable, "-c", PROCESSES, MODEL]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import mlflow
 import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime import artifacts
-from runtime.mlflow import log_datasets, log_metrics, stage_run
-from runtime.mlflow.runs import RetryQueue
+from runtime.mlflow import log_datasets, log_metrics, runs, stage_run
+from runtime.mlflow.runs import RetryQueue, _is_transient, log_files
 
 DELAY = 10.0
 
@@ -88,6 +91,14 @@ def test_permanent_error_is_raised_and_later_requests_are_sent() -> None:
     assert server.received == [1]
 
 
+@given(st.integers(400, 599))
+def test_the_status_decides_whether_a_request_is_repeated(status: int) -> None:
+    response = requests.Response()
+    response.status_code = status
+    error = requests.HTTPError(response=response)
+    assert _is_transient(error) == (status in (408, 429) or (status >= 500 and status != 507))
+
+
 VALUES = {"seed": 1, "toy": {"rate": 0.5}}
 
 
@@ -151,3 +162,37 @@ def test_keys_that_mlflow_refuses_are_logged_under_names_that_it_accepts(store: 
     (run, *_) = mlflow.search_runs(**found, output_format="list")
     assert run.data.params == {"seed": "1", "factors.a_": "1.0", "k" * 250: "1", "größe": "2"}
     assert run.data.metrics == {"acc_": 1.0, "R_at_1": 2.0}
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 507])
+def test_a_file_that_a_proxy_refuses_costs_this_file(
+    store: str,
+    tmp_path: Path,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("a", "sub/large", "z"):
+        (tmp_path / "files" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "files" / name).write_text(name)
+    log_artifact = mlflow.MlflowClient.log_artifact
+
+    def refuse(client: mlflow.MlflowClient, run_id: str, path: str, place: str | None) -> None:
+        if path.endswith("large"):
+            response = requests.Response()
+            response.status_code = status
+            raise requests.HTTPError(f"{status} Client Error", response=response)
+        log_artifact(client, run_id, path, place)
+
+    monkeypatch.setattr(mlflow.MlflowClient, "log_artifact", refuse)
+    monkeypatch.setattr(runs, "FLUSH_SECONDS", 0.0)
+    with stage_run("toy", VALUES, {}):
+        log_files(tmp_path / "files")
+        log_metrics({"loss": 1.0})
+    assert f"warning: MLflow does not have large: {status}" in capsys.readouterr().err
+    (run,) = mlflow.search_runs(
+        experiment_names=["bifocal"], filter_string="tags.stage = 'toy'", output_format="list"
+    )
+    assert run.data.metrics == {"loss": 1.0}
+    files = mlflow.MlflowClient().list_artifacts(run.info.run_id)
+    assert [file.path for file in files] == ["a", "z"]
