@@ -40,18 +40,19 @@ test-abroad: setup
 	python -m tests.rehearsals.abroad $(if $(ONLY),--only "$(ONLY)")
 
 # All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
-# Alertmanager, tritonclient, kserve. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary
+# Alertmanager, tritonclient, kserve; and the metrics of eccv-caption and pycocoevalcap. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary
 # names the tests that were left out, with the missing package. S3 is moto's server in all tests.
 test-real: setup $(VENV)/clients
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/docs/test_engines.py \
 	  tests/bifocal/serving/service/test_inference.py \
-	  tests/bifocal/serving/service/test_kserve.py \
+	  tests/bifocal/serving/service/test_kserve.py tests/bifocal/metrics/ranking tests/bifocal/evaluation/retrieval \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
 
 # kserve pins other versions, so it has an environment of its own. Without a package index, the tests of the clients are skipped.
 $(VENV)/clients: | setup
 	-uv venv --quiet $(VENV)/kserve && uv pip install --quiet --python $(VENV)/kserve/bin/python "kserve>=0.15,<1" \
-	  && uv pip install --quiet --python $(VENV)/bin/python "tritonclient[http]>=2.60,<3" && touch $@
+	  && uv pip install --quiet --python $(VENV)/bin/python "tritonclient[http]>=2.60,<3" \
+	  && uv pip install --quiet --no-deps --python $(VENV)/bin/python eccv-caption==0.1.0 pycocoevalcap==1.2 && touch $@
 
 # Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
 # table of docs/records/rehearsal.md. 'make test-slow' rehearses one recipe, more briefly.

@@ -2,16 +2,20 @@
 not repeated."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import click
 import pandas as pd
+from safetensors import safe_open
 
 from bifocal.evaluation.rank_tables import RANKS
+from bifocal.promotion.comparison_files import Training
 from components.catalog import configurable_components, pipeline_components
 from pipelines.app.run_folder import PARAMETERS
 from pipelines.app.stages import SECONDS, run_stages
@@ -20,6 +24,7 @@ from runtime import parameters
 from runtime.spec import Component, flatten
 
 TRAINING, LAST = "train_embedding", "evaluate"
+LOG = "log.txt"
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,23 @@ class System:
             pd.read_parquet(run / "artifacts" / "metrics" / RANKS) for run in self.runs.values()
         ]
 
-    def minutes(self) -> float | None:
-        """Return the mean minutes of a training here; None if no training was timed."""
-        files = [run / SECONDS for run in self.runs.values() if (run / SECONDS).is_file()]
-        seconds = [json.loads(file.read_text()).get(TRAINING) for file in files]
-        timed = [value for value in seconds if value is not None]
-        return mean(timed) / 60 if timed else None
+    def trainings(self) -> list[Training]:
+        """Return seed, size, steps and minutes of each training."""
+        return [_training(seed, run) for seed, run in self.runs.items()]
+
+
+def _training(seed: int, run: Path) -> Training:
+    embedding, seconds = run / "artifacts" / "embedding", run / SECONDS
+    weights, history = embedding / "model.safetensors", embedding / "history.csv"
+    parameters = steps = minutes = None
+    if weights.is_file():
+        with safe_open(weights, framework="np") as file:
+            parameters = sum(prod(file.get_slice(name).get_shape()) for name in [*file.keys()])
+    if history.is_file() and "steps" in (rows := pd.read_csv(history)):
+        steps = int(rows["steps"].sum())
+    if seconds.is_file() and TRAINING in (timed := json.loads(seconds.read_text())):
+        minutes = timed[TRAINING] / 60
+    return Training(seed, parameters, steps, minutes)
 
 
 def read_system(path: Path, seeds: int) -> System:
@@ -79,7 +95,8 @@ def differing(systems: Sequence[System]) -> list[tuple[str, ...]]:
 
 
 def train_missing(systems: Sequence[System]) -> None:
-    """Run the stages up to the evaluation in each run folder of a recipe, in turn over seeds.
+    """Run the stages up to the evaluation in each run folder of a recipe, in turn over seeds, with
+    one line of progress for each; ``log.txt`` of a folder has the rest.
 
     Only the training has the seed of its run: data, features, texts and sorter are those of the
     recipe. A stage that a run before it, or 'make repro', has run with equal parameters, inputs and
@@ -91,10 +108,16 @@ def train_missing(systems: Sequence[System]) -> None:
     work = [
         (system, *run) for system in systems if system.recipe_run for run in system.runs.items()
     ]
-    for system, seed, run in sorted(work, key=lambda entry: entry[1]):
+    start = time.monotonic()
+    for number, (system, seed, run) in enumerate(sorted(work, key=lambda entry: entry[1])):
         values = {**system.values, TRAINING: {**system.values[TRAINING], "seed": seed}}
-        click.secho(f"{system.name}, seed {seed}", bold=True, err=True)
-        run_stages(run, values, _stages(values["pipeline"]), sources)
+        minutes = (time.monotonic() - start) / 60 * (len(work) / number - 1) if number else None
+        left = "" if minutes is None else f", about {minutes:.0f} minutes left"
+        title = f"training {number + 1} of {len(work)}: {system.name}, seed {seed}{left}"
+        click.echo(f"{title}; log: {(run / LOG).as_posix()}", err=True)
+        run.mkdir(parents=True, exist_ok=True)
+        with (run / LOG).open("a", encoding="utf-8") as log, redirect_stderr(log):
+            run_stages(run, values, _stages(values["pipeline"]), sources)
         sources.append(run)
 
 

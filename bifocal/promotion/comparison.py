@@ -15,7 +15,7 @@ from torch import Tensor
 from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
 from bifocal.report.charts import interval_chart
-from bifocal.report.sections import Badge, Block, Chart, Note, Page, Section, Table, render
+from bifocal.report.sections import Badge, Chart, Note, Section, Table
 
 RETRIEVAL = ("caption_retrieval", "image_retrieval")
 KEYS = ["direction", "query", "image_id", "content"]
@@ -38,7 +38,13 @@ class Sampled(NamedTuple):
 @dataclass(frozen=True)
 class Difference:
     """Metric of two models with 95 % intervals, and the interval of its difference, current minus
-    reference."""
+    reference.
+
+    Attributes:
+        values: of each training of the current model, and of the reference.
+        image_interval: of the difference, if only the images varied.
+        seed_interval: of the difference, if only the seeds varied; None with one training of each.
+    """
 
     name: str
     current: float
@@ -46,6 +52,9 @@ class Difference:
     interval: Interval
     current_interval: Interval
     reference_interval: Interval
+    values: tuple[Sequence[float], Sequence[float]]
+    image_interval: Interval
+    seed_interval: Interval | None
 
     @property
     def gain(self) -> float:
@@ -60,7 +69,7 @@ class Difference:
 
     def __str__(self) -> str:
         return (
-            f"{_label(self.name)} {self.gain:+.1f} ({self.interval[0]:+.1f} to "
+            f"{metric_label(self.name)} {self.gain:+.1f} ({self.interval[0]:+.1f} to "
             f"{self.interval[1]:+.1f})"
         )
 
@@ -105,10 +114,10 @@ class Comparison:
         )
 
     def table(self) -> Table:
-        """Return the differences as a table of the report."""
+        """Return the differences as a table; a value is bold if the interval excludes 0."""
         rows: list[list[str | Badge]] = [
             [
-                _label(row.name),
+                metric_label(row.name),
                 f"{row.reference:.1f} ({row.reference_interval[0]:.1f} to "
                 f"{row.reference_interval[1]:.1f})",
                 f"{row.current:.1f} ({row.current_interval[0]:.1f} to "
@@ -118,16 +127,21 @@ class Comparison:
             ]
             for row in self.differences
         ]
-        return Table("", ("", self.reference, self.current, "difference", ""), rows, wide=True)
+        bold = [{-1: (1,), 0: (), 1: (2,)}[row.sign] for row in self.differences]
+        columns = ("", self.reference, self.current, "difference", "")
+        return Table("", columns, rows, wide=True, bold=bold)
 
-    def section(self) -> Section:
-        """Return verdict, chart and table of the report."""
+    def chart(self) -> str:
+        """Return an SVG chart of the differences but the recall sum."""
         rows = {
-            _label(row.name): (row.gain, *row.interval)
+            metric_label(row.name): (row.gain, *row.interval)
             for row in self.differences
             if row.name != RECALL_SUM
         }
-        chart = interval_chart(rows, f"{self.current} minus {self.reference}, percentage points")
+        return interval_chart(rows, f"{self.current} minus {self.reference}, percentage points")
+
+    def section(self) -> Section:
+        """Return verdict, chart and table of the report."""
         common = (
             f"{self.queries[0]:,} common queries, of {self.queries[1]:,}, of {self.images:,} "
             "images."
@@ -138,11 +152,12 @@ class Comparison:
         return Section(
             f"{self.current} and {self.reference}",
             note,
-            [Note(self.verdict()), Chart(chart), self.table()],
+            [Note(self.verdict()), Chart(self.chart()), self.table()],
         )
 
 
-def _label(name: str) -> str:
+def metric_label(name: str) -> str:
+    """Return the name of a metric for readers."""
     return name.replace("_", " ").replace("retrieval.", "").replace(".", " ")
 
 
@@ -271,14 +286,16 @@ def compare_trainings(
         percentile_interval(means + sqrt(factor) * student, 0.95) for means, factor in parts
     )
     one, other = ((max(low, 0.0), min(high, most)) for low, high in single)
-    return Difference(name, float(measured[0].mean()), float(measured[1].mean()), both, one, other)
-
-
-def comparison_page(
-    title: str, comparisons: Sequence[Comparison], blocks: Sequence[Block] = ()
-) -> str:
-    """Return an HTML page of comparisons, and of ``blocks`` that say what was compared."""
-    sections = [comparison.section() for comparison in comparisons]
-    return render(
-        Page(title, "", [], [*sections, *([Section("Trainings", "", blocks)] if blocks else [])])
+    gain = measured[0].mean() - measured[1].mean()
+    of_seeds = percentile_interval(gain + sqrt(parts[0][1]) * student, 0.95) if freedom else None
+    return Difference(
+        name,
+        float(measured[0].mean()),
+        float(measured[1].mean()),
+        both,
+        one,
+        other,
+        (measured[0].tolist(), measured[1].tolist()),
+        percentile_interval(parts[0][0], 0.95),
+        of_seeds,
     )

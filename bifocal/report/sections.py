@@ -2,7 +2,7 @@
 HTML file."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -23,14 +23,25 @@ class Badge:
 
 @dataclass(frozen=True)
 class Table:
-    """Table with names in its first column and an emphasized second one, unless ``text`` marks all
-    cells as texts."""
+    """Table with names in its first column, and the second one in bold.
+
+    Attributes:
+        text: all cells are texts, none is bold.
+        bold: in place of the second column, the columns of each row that are bold.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str | Badge]]
     wide: bool = False
     text: bool = False
+    bold: Sequence[Collection[int]] | None = None
+
+    def is_bold(self, row: int, column: int) -> bool:
+        """Whether a cell is bold; rows and columns count from 0."""
+        if self.bold is not None:
+            return column in self.bold[row]
+        return column == 1 and not self.text
 
 
 @dataclass(frozen=True)

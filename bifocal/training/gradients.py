@@ -1,6 +1,7 @@
 """Loss of a batch and its gradients: in one pass, in micro-batches, or shared by several
 processes."""
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
@@ -55,7 +56,7 @@ def backward(
     if micro_batch_size is None and world.size == 1:
         with cast():
             scores = model(batch)
-        value: Tensor = loss(scores.float(), batch.matches)
+        value = checked_loss(loss, scores.float(), batch.matches)
         value.backward()
         return value.detach()
     if not isinstance(model, TwoTower):
@@ -72,11 +73,42 @@ def backward(
         torch.manual_seed(seed)  # a loss that draws random numbers must draw the same on all ranks
     with cast():
         scores = model.score(images.all_gathered(world), captions.all_gathered(world))
-    value = loss(scores.float(), batch.matches)
+    value = checked_loss(loss, scores.float(), batch.matches)
     value.backward()
     images.backpropagate()
     captions.backpropagate()
     return value.detach()
+
+
+def checked_loss(loss: nn.Module, scores: Scores, matches: Tensor) -> Tensor:
+    """Return ``loss(scores, matches)``.
+
+    Raises:
+        ValueError: it is not one number, or a loss that is not of this package fails; the message
+            has the file, the line and the shapes.
+    """
+    shapes = f"scores {tuple(scores.cross.shape)}, matches {tuple(matches.shape)}"
+    code = type(loss).forward.__code__
+    try:
+        value = loss(scores, matches)
+    except Exception as error:
+        places = [
+            line
+            for frame, line in traceback.walk_tb(error.__traceback__)
+            if frame.f_code.co_filename == code.co_filename
+        ]
+        if type(loss).__module__.startswith("bifocal.") or not places:
+            raise
+        raise ValueError(
+            f"{code.co_filename}, line {places[-1]}: {type(error).__name__}: {error}; {shapes}"
+        ) from error
+    if not isinstance(value, Tensor) or value.shape:
+        returned = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(
+            f"{code.co_filename}, line {code.co_firstlineno}: {type(loss).__name__} returns "
+            f"{returned} for {shapes}: expected one number, such as the mean over the matches"
+        )
+    return value
 
 
 def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._NormBase]:

@@ -89,8 +89,8 @@ def run_epochs(
 
     ``learning_rate`` is multiplied by ``schedule(epoch, epochs)`` before every step, and by the
     "factor" of a parameter group. ``checkpoint_every_seconds`` is the least time between two
-    checkpoints inside an epoch. A row has epoch (from 1), loss (mean over the steps), learning_rate
-    (of the last step), and the metrics of ``task.validate``.
+    checkpoints inside an epoch. A row has epoch (from 1), its number of steps, loss (mean over the
+    steps), learning_rate (of the last step), and the metrics of ``task.validate``.
     """
     world = state.world
     parameters = [
@@ -144,7 +144,7 @@ def run_epochs(
             # A run that stopped after the last step of an epoch has no step left, so compute the
             # rate again.
             rate = learning_rate * schedule(epoch + (count - 1) / count, epochs)
-            row = {"epoch": epoch + 1, "loss": total / count, "learning_rate": rate}
+            row = {"epoch": epoch + 1, "steps": count, "loss": total / count, "learning_rate": rate}
             row |= world.broadcast_from_main(task.validate)
             if task.monitor is not None and _is_best(task, row, history):
                 state.save_best(epoch)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pipelines.commands.project import policy_file, project_option
 
 if TYPE_CHECKING:
     from bifocal.promotion.comparison import Comparison
+    from bifocal.promotion.comparison_files import Training
     from bifocal.report.sections import Table
 
 
@@ -57,7 +59,7 @@ def metrics(folder: Path) -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="HTML page; with RUNS, by default in runs/compare.",
+    help="Folder of the page, the chart and the tables; with RUNS, by default in runs/compare.",
 )
 def compare(
     runs: Sequence[Path], seeds: int, metrics: Path, alias: str | None, output: Path | None
@@ -79,37 +81,40 @@ def compare(
     promoted.
     """
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    from bifocal.promotion.comparison import comparison_page
+    from bifocal.promotion.comparison_files import write_comparison
 
     if len(runs) == 1:
         raise click.UsageError(
             f"only {runs[0]} is given: name two or more recipes or folders of runs, or none"
         )
+    trainings: dict[str, list[Training]] = {}
+    blocks: list[Table] = []
     if runs:
-        title, comparisons, blocks = compare_runs(runs, seeds)
-        output = (
-            output or Path("runs/compare") / f"{'-'.join(run.stem or 'run' for run in runs)}.html"
-        )
+        title, comparisons, trainings, blocks = compare_runs(runs, seeds)
+        output = output or Path("runs/compare") / "-".join(run.stem or "run" for run in runs)
     else:
-        title, comparisons, blocks = *compare_with_version(metrics, alias), []
+        title, comparisons = compare_with_version(metrics, alias)
     for table in [*(comparison.table() for comparison in comparisons), *blocks]:
-        printed = Table(*table.columns, title=table.title or f"{title}; percent, 95 % intervals")
+        printed = RichTable(
+            *table.columns, title=table.title or f"{title}; percent, 95 % intervals"
+        )
         for row in table.rows:
             printed.add_row(*(cell if isinstance(cell, str) else cell.text for cell in row))
         Console().print(printed)
     for comparison in comparisons:
         click.echo(comparison.verdict())
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(comparison_page(title, comparisons, blocks), encoding="utf-8")
-        click.echo(output)
+        write_comparison(output, title, comparisons, trainings, blocks)
+        click.echo(output / "index.html")
 
 
-def compare_runs(paths: Sequence[Path], seeds: int) -> "tuple[str, list[Comparison], list[Table]]":
-    """Train what is missing; compare each system with the first; return title, comparisons, and
-    tables of trainings."""
+def compare_runs(
+    paths: Sequence[Path], seeds: int
+) -> "tuple[str, list[Comparison], dict[str, list[Training]], list[Table]]":
+    """Train what is missing; compare each system with the first; return title, comparisons,
+    trainings by system, and tables of them."""
     from bifocal.promotion.comparison import compare_ranks
     from bifocal.report.sections import Table
     from pipelines.seeds import differing, read_system, train_missing
@@ -135,17 +140,21 @@ def compare_runs(paths: Sequence[Path], seeds: int) -> "tuple[str, list[Comparis
         raise ValueError(
             f"{' and '.join(names)} share no query: give them the same corpus and evaluate.split"
         )
-    minutes = ["-" if (value := system.minutes()) is None else f"{value:.1f}" for system in systems]
-    rows = [
-        ["seeds", *(str(len(system.runs)) for system in systems)],
-        ["minutes of a training", *minutes],
-    ]
+    trainings = {name: system.trainings() for name, system in zip(names, systems, strict=True)}
+    rows = [["seeds", *(str(len(ones)) for ones in trainings.values())]]
+    for fact, format_mean in (("parameters", ",.0f"), ("steps", ",.0f"), ("minutes", ".1f")):
+        cells = []
+        for ones in trainings.values():
+            known = [getattr(one, fact) for one in ones if getattr(one, fact) is not None]
+            cells.append(format(mean(known), format_mean) if known else "-")
+        rows.append([f"{fact} of a training", *cells])
     different = Table(
         "Parameters that differ; all others are equal", ["", *names], differing(systems), text=True
     )
     return (
         " and ".join(names),
         comparisons,
+        trainings,
         [Table("Trainings", ["", *names], rows, text=True), different],
     )
 

@@ -1,5 +1,7 @@
 """Paired bootstrap over images: comparison of two models on shared queries."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,10 +14,10 @@ from bifocal.promotion.comparison import (
     Comparison,
     compare_ranks,
     compare_trainings,
-    comparison_page,
     join_queries,
     sample_images,
 )
+from bifocal.promotion.comparison_files import write_comparison
 
 
 def ranks(hits: int, images: range, direction: str = "image_retrieval") -> pd.DataFrame:
@@ -63,7 +65,7 @@ def test_compare_ranks_has_accuracy_for_directions_without_ranking() -> None:
     assert found.verdict().startswith("ours finds less than theirs: pointing accuracy -50.0")
 
 
-def test_the_recall_sum_of_both_directions_gives_the_verdict() -> None:
+def test_the_recall_sum_of_both_directions_gives_the_verdict(tmp_path: Path) -> None:
     both = [
         pd.concat([ranks(hits, range(60)), ranks(hits, range(60), "caption_retrieval")])
         for hits in (20, 30, 24, 26)
@@ -79,7 +81,8 @@ def test_the_recall_sum_of_both_directions_gives_the_verdict() -> None:
         "no difference between ours and theirs can be seen with 2 seeds and 60 images: recall sum"
         in found.verdict()
     )
-    page = comparison_page("ours and theirs", [found])
+    write_comparison(tmp_path, "ours and theirs", [found], {})
+    page = (tmp_path / "index.html").read_text()
     assert found.verdict().replace("+", "&#43;") in page or found.verdict() in page
     assert "<circle" in page
 

@@ -1,6 +1,8 @@
 """Gradients of a whole batch in micro-batches, and with recomputed activations."""
 
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -12,9 +14,10 @@ from bifocal.image_encoders import BEANEncoder
 from bifocal.losses import InfoNCELoss, SigmoidLoss
 from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs
+from bifocal.scores import Scores
 from bifocal.text import TextBatch
 from bifocal.training.distributed import World
-from bifocal.training.gradients import backward, recompute_activations
+from bifocal.training.gradients import backward, checked_loss, recompute_activations
 from bifocal.training.precision import Precision, autocast_for, embedding_cast, multiplies_bfloat16
 
 NewModel = Callable[..., TwoBranchModel]
@@ -220,3 +223,33 @@ def test_recompute_activations_gives_the_same_gradients_with_two_forward_passes(
 def test_recompute_activations_rejects_a_model_without_a_backbone() -> None:
     with pytest.raises(ValueError, match="no backbone that trains; turn it off"):
         recompute_activations(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "reason"),
+    [
+        ("scores.cross", 5, r"Own returns \(3, 4\) for .*: expected one number"),
+        ("scores.cross.sum().item()", 5, "Own returns float for"),
+        ("scores.cross.sum()[None]", 5, r"Own returns \(1,\) for"),
+        ("(scores.cross - matches.float().T).sum()", 6, "RuntimeError: The size of tensor a"),
+        ("scores.missing", 6, "AttributeError: 'Scores' object has no attribute 'missing'"),
+        ("{}['key']", 6, "KeyError: 'key'"),
+        ("torch.stack([])", 6, "RuntimeError: stack expects"),
+    ],
+)
+def test_a_loss_of_ones_own_that_fails_has_its_file_line_and_shapes(
+    tmp_path: Path, value: str, line: int, reason: str
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import torch\n\n\nclass Own(torch.nn.Module):\n    def forward(self, scores, matches):\n"
+        f"        return {value}\n"
+    )
+    spec = importlib.util.spec_from_file_location("own", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(ValueError, match=rf"own\.py, line {line}: {reason}") as failed:
+        checked_loss(module.Own(), Scores(torch.rand(3, 4)), torch.eye(3, 4, dtype=torch.bool))
+    assert "scores (3, 4), matches (3, 4)" in str(failed.value)

@@ -22,7 +22,9 @@ def test_history_has_one_row_per_epoch(tmp_path: Path) -> None:
     rows: list[Row] = []
     task, _, history = train(tmp_path, on_epoch=rows.append)
     assert rows == history
-    assert [list(row) for row in history] == [["epoch", "loss", "learning_rate", "error"]] * 3
+    assert [list(row) for row in history] == [
+        ["epoch", "steps", "loss", "learning_rate", "error"]
+    ] * 3
     assert [row["epoch"] for row in history] == [1, 2, 3]
     assert [row["learning_rate"] for row in history] == [0.1, 0.1, 0.05]
     assert task.calls == [(epoch, step) for epoch in range(3) for step in range(STEPS)]

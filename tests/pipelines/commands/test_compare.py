@@ -1,5 +1,6 @@
 """Comparison of an evaluation with a registered version, in a real sqlite store."""
 
+import json
 from pathlib import Path
 
 import mlflow
@@ -62,14 +63,14 @@ def test_compare_prints_and_writes_differences(store: Path) -> None:
     ranks(0.9).to_parquet(store / "artifacts/metrics" / RANKS)
     done = CliRunner().invoke(
         main,
-        ["compare", "--output", "compare.html"],
+        ["compare", "--output", "compared"],
         catch_exceptions=False,
         env={"COLUMNS": "120"},
     )
     rows = [line for line in done.output.splitlines() if line.startswith("│ ") and "R@" in line]
     assert len(rows) == 2 * len(POLICY.recall_at)
     assert "better" in rows[0]
-    page = (store / "compare.html").read_text()
+    page = (store / "compared" / "index.html").read_text()
     assert "caption R@1" in page
     assert "bifocal version 1" in page
 
@@ -116,7 +117,7 @@ def test_finished_runs_are_compared_over_seeds(
         main, ["compare", *names], catch_exceptions=False, env={"COLUMNS": "140"}
     )
     *lines, page = done.output.splitlines()
-    assert page == "runs/compare/first-second-third.html"
+    assert page == "runs/compare/first-second-third/index.html"
     assert lines[-2].startswith("second finds more than first: recall sum +")
     assert lines[-1].startswith(
         "no difference between third and first can be seen with 2 and 3 seeds and 60 images"
@@ -125,6 +126,31 @@ def test_finished_runs_are_compared_over_seeds(
     assert not any("train_embedding.seed" in line for line in lines)
     assert any("minutes of a training" in line and "1.5" in line for line in lines)
     assert lines[-1] in Path(page).read_text().replace("&#43;", "+")
+    folder = Path(page).parent
+    lines = (folder / "table.csv").read_text().splitlines()
+    assert len(lines) == 1 + 3 + 3 + 2
+    assert lines[0].startswith("system,seed,caption_retrieval.R@1,")
+    assert lines[0].endswith(",recall_sum,parameters,steps,minutes")
+    assert lines[4].startswith("second,1,")
+    assert lines[4].endswith(",,,1.5")
+    _, first, second, third = (
+        line for line in (folder / "table.tex").read_text().splitlines() if line.endswith(r"\\")
+    )
+    assert second.count(r"\textbf") == 7
+    assert r"\textbf" not in first + third
+    numbers = json.loads((folder / "comparison.json").read_text())
+    (recall, *_) = (one["metrics"]["recall_sum"] for one in numbers["comparisons"])
+    for part in ("interval_over_images", "interval_over_seeds"):
+        low, high = recall[part]
+        assert recall["interval"][0] < low < recall["difference"] < high < recall["interval"][1]
+    assert {file.name for file in folder.iterdir()} == {
+        "index.html",
+        "chart-1.svg",
+        "chart-2.svg",
+        "table.csv",
+        "table.tex",
+        "comparison.json",
+    }
     one = CliRunner().invoke(main, ["compare", names[0]])
     assert one.exit_code == 2
     assert "only runs/mine/first is given: name two or more" in one.output

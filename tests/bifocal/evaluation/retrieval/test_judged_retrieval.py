@@ -119,6 +119,7 @@ def test_metrics_equal_loops(
     ]
 
 
+@pytest.mark.real
 def test_metrics_equal_the_published_package(
     numbered: Subject,
     judged: tuple[Path, Lists, Lists],
