@@ -3,12 +3,12 @@ complete."""
 
 import hashlib
 import json
-import math
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 from bifocal.durable import Change, change, clear, complete, hold, is_own_tree, release, write_text
+from bifocal.onnx.files import json_text
 from bifocal.progress import log_line
 from runtime.spec import flatten
 
@@ -182,17 +182,7 @@ def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or
     the whole new one."""
-    write_text(
-        path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
-    )
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    write_text(path, json_text(value, indent=2, sort_keys=True, ensure_ascii=True) + "\n")
 
 
 def _json(value: Any) -> str:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -42,6 +43,9 @@ def run(main: click.Command, name: str) -> None:
     reporter = threading.Thread(target=report_memory, args=[log, ended], daemon=True)
     if log is not None and os.environ.get("LOCAL_RANK", "0") == "0":
         reporter.start()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a pipe of Windows has no Chinese letters
+            stream.reconfigure(errors="backslashreplace")
     try:
         main(prog_name=name)
     except Exception as error:

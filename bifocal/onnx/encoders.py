@@ -115,7 +115,7 @@ class Embedder(Encoders):
 
     def embed_sentences(self, sentences: Sequence[str]) -> Array:
         """Return the embeddings (B, d) float32 of B sentences."""
-        return self.encode_sentences(sentences)[0]
+        return self.encode_sentences(sentences)[0] if len(sentences) else self._none()
 
     def unknown_words(self, sentence: str) -> list[str]:
         """Return the words of a sentence that the model does not know; ``ValueError`` if it knows
@@ -124,7 +124,10 @@ class Embedder(Encoders):
 
     def embed_images(self, images: Sequence[ImageFile]) -> Array:
         """Return the embeddings (B, d) float32 of B image files: their bytes, or base64."""
-        return self.encode_images(images)
+        return self.encode_images(images) if len(images) else self._none()
+
+    def _none(self) -> Array:
+        return np.zeros((0, int(self.texts.get_outputs()[0].shape[-1])), np.float32)
 
     def embed_pixels(self, pixels: Sequence[Array]) -> Array:
         """Return the embeddings (B, d) of B preprocessed images, see ``decode_pixels``."""

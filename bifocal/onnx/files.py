@@ -3,8 +3,11 @@ damaged file."""
 
 import hashlib
 import json
+import math
+import numbers
 import stat
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,6 +21,8 @@ REPORTS = frozenset(
     {CONTRASTIVE, "manifest.json", "fingerprint.json", "parity.csv", "quantization.json"}
 )
 """Files beside the graphs that have no effect on a vector."""
+MAX_SAFE = 2**53
+"""Largest whole number of which browsers know the neighbors."""
 POINTING = "pointing/"
 """Folder of the pointing head, which has no effect on a vector."""
 T = TypeVar("T")
@@ -80,6 +85,30 @@ def open_regular(path: Path, most: int) -> BufferedReader:
         return path.open("rb")
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
+
+
+def plain(value: Any, *, safe: bool = False) -> Any:
+    """Return a value as JSON has it: numbers that are not finite are None, times are texts.
+
+    Args:
+        safe: also return whole numbers above 2**53 as texts, which browsers would round.
+    """
+    if isinstance(value, bool | str | None):
+        return value
+    if isinstance(value, numbers.Integral):
+        return str(value) if safe and abs(value) > MAX_SAFE else int(value)
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry, safe=safe) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry, safe=safe) for entry in value]
+    return plain(vars(value), safe=safe) if is_dataclass(value) else str(value)
+
+
+def json_text(value: Any, *, safe: bool = False, **options: Any) -> str:
+    """Return a value as JSON, see ``plain``; ``options`` are those of ``json.dumps``."""
+    return json.dumps(plain(value, safe=safe), **{"ensure_ascii": False} | options)
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -1,6 +1,5 @@
 """Captions, metadata and image files of the items of an index."""
 
-import math
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -9,6 +8,7 @@ import pyarrow as pa
 
 from bifocal.datasets.base import META
 from bifocal.durable import path_inside
+from bifocal.onnx.files import plain
 
 CACHED = 4096
 """Items whose facts stay in memory."""
@@ -52,7 +52,7 @@ class Items:
             "id": self._value("item_id", row),
             "captions": self.captions(row),
             "metadata": {
-                name: _json(self._value(column, row)) for name, column in self._metadata.items()
+                name: plain(self._value(column, row)) for name, column in self._metadata.items()
             },
             "name": None if image is None else PurePosixPath(image).name,
             "width": self._value("width", row) or 0,
@@ -63,10 +63,3 @@ class Items:
     def _value(self, name: str, row: int) -> Any:
         column = self._columns.get(name)
         return None if column is None else column[row].as_py()
-
-
-def _json(value: Any) -> Any:
-    """Return a value as JSON has it: times are texts, and a number that is not finite is None."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, bool | int | float | str | None) else str(value)

@@ -91,7 +91,7 @@ class ItemFacts:
     has_image: bool
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class SearchHit(ItemFacts):
     """One result.
 
@@ -121,6 +121,11 @@ class SearchHit(ItemFacts):
         """Start without values that only Python has."""
         self.row, self.path, self.explanation = -1, None, None
 
+    def __repr__(self) -> str:
+        """Return score, probability and file."""
+        known = "" if self.probability is None else f" {self.probability:.0%}"
+        return f"<{self.score:.4f}{known} {self.path or self.id}>"
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields that the service sends: a client may not know a folder."""
         public = vars(self) | {"score": round(self.score, 6)}
@@ -128,7 +133,7 @@ class SearchHit(ItemFacts):
         return public
 
 
-@dataclass
+@dataclass(repr=False)
 class Results(Sequence[SearchHit]):
     """Answer to a search, a sequence of its results.
 
@@ -158,6 +163,13 @@ class Results(Sequence[SearchHit]):
     def __post_init__(self) -> None:
         """Start without a probability; without a result, nothing is found."""
         self.relevance, self.found = None, self.found and len(self.results) > 0
+
+    def __repr__(self) -> str:
+        """Return the results, a line for each."""
+        notes = ["" if self.found else "nothing like it"]
+        notes += [f"unknown words: {', '.join(self.unknown)}"] if self.unknown else []
+        first = f"<{len(self)} of {self.items} items{', '.join(['', *filter(None, notes)])}"
+        return "\n  ".join([first, *map(repr, self.results)]) + ">"
 
     def __len__(self) -> int:
         """Return the number of results."""

@@ -1,6 +1,6 @@
 """A trained model in three lines: ``bifocal.load("runs/mine").search("a red star")``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,13 +19,14 @@ from bifocal.onnx.heatmaps import LOCALIZER, SIDE, HeatmapModel, peak
 from bifocal.onnx.image_limits import max_pixels
 from bifocal.onnx.images import open_image
 from bifocal.onnx.pointing import Pointer, open_pointer
+from bifocal.onnx.text.words import check_texts
 from bifocal.onnx.towers import is_towers
 from bifocal.report.pictures import overlay
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.items import Items
-from bifocal.search.query import Results, encode_file
+from bifocal.search.query import Mode, Results, encode_file
 from bifocal.search.search import Search
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
@@ -46,6 +47,7 @@ class Location:
         probability: calibrated probability that the phrase is in the image; None if the model
             cannot tell.
         present: False if the probability is too low to show the point.
+        unknown: words of the phrase that the model does not know, and leaves out.
     """
 
     heatmap: NDArray[np.floating]
@@ -53,6 +55,7 @@ class Location:
     image: Image.Image
     probability: float | None = None
     present: bool = True
+    unknown: Sequence[str] = ()
 
     def picture(self) -> Image.Image:
         """Return the image with the heatmap on it, and a ring around the point; without both unless
@@ -63,12 +66,16 @@ class Location:
 def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Location:
     """Return where a phrase is in an image, by a pointer such as
     ``bifocal.onnx.pointing.PointingHead``."""
+    check_texts([phrase])
     if not phrase.strip():
         raise ValueError("the phrase is empty: name something to find in the image")
+    unknown = pointer.unknown_words(phrase)
     given = Path(image) if isinstance(image, str) else image
     opened = open_image(given, max_pixels(), SHOWN)
     (place,) = pointer.locate(encode_file(opened), [phrase], SIDE)
-    return Location(place.heatmap, peak(place.heatmap), opened, place.probability, place.present)
+    return Location(
+        place.heatmap, peak(place.heatmap), opened, place.probability, place.present, unknown
+    )
 
 
 def open_search(
@@ -148,6 +155,8 @@ class TrainedModel:
         Raises:
             ValueError: the model reads only published features, or a file is not an image.
         """
+        if isinstance(images, str | bytes | Path | Image.Image):
+            raise TypeError("got one image, expected a list of images")
         if "image" not in self.embedder.inputs:
             raise ValueError(
                 "no exported graph computes this model's features from images: it reads "
@@ -159,22 +168,39 @@ class TrainedModel:
         return vectors
 
     def search(
-        self, query: str | Path | Image.Image | None = None, k: int = 5, **options: Any
+        self,
+        query: str | Path | Image.Image | None = None,
+        k: int = 5,
+        *,
+        offset: int = 0,
+        like: str | None = None,
+        plus: Sequence[str] = (),
+        minus: Sequence[str] = (),
+        mode: Mode = "vectors",
+        where: Mapping[str, Any] | None = None,
+        group: str | None = None,
+        per_group: int = 1,
     ) -> Results:
         """Return the ``k`` images of the run's dataset that fit best, best first.
 
         Args:
             query: a sentence, or an image as a ``Path`` or an image of Pillow.
-            options: offset, like, plus, minus, mode, where, group and per_group, see
-                ``bifocal.search.Search``.
+            offset: better results to leave out.
+            like, plus, minus, mode, where, group, per_group: see ``bifocal.search.Search``.
 
         Raises:
             FileNotFoundError: the run has no index or no collection.
             ValueError: the index belongs to another model, or ``Search`` rejects the query.
         """
-        if isinstance(query, Path | Image.Image):
-            return self._search(k=k, image=query, **options)
-        return self._search(query, k, **options)
+        if not isinstance(query, str | Path | Image.Image | None):
+            raise TypeError(
+                f"query is {query!r}, expected a sentence, a Path or an image of Pillow"
+            )
+        return self._search(
+            query if isinstance(query, str) else None, k, offset=offset, like=like,
+            image=None if isinstance(query, str) else query, plus=plus, minus=minus, mode=mode,
+            where=where, group=group, per_group=per_group,
+        )  # fmt: skip
 
     @cached_property
     def _search(self) -> Search:

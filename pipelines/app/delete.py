@@ -62,7 +62,7 @@ def delete_command(
         for artifact in (root / "collection", root / "index"):
             change_manifest(changed, artifact)
     click.echo(
-        f"deleted {len(set(wanted))}: {counts.items} items and {counts.deleted} tombstones are left"
+        f"deleted {len(set(wanted))} from {root.parent}: {counts.items} items and {counts.deleted} tombstones are left"
     )
     click.echo(
         f"{removed:.0%} of the index are removed items; 'python -m components build_index' "

@@ -23,6 +23,7 @@ from bifocal.search.index.build import index_of_collection
 from bifocal.search.query import Results
 from bifocal.search.trained_model import COLLECTION, INDEX, TrainedModel, load
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS
+from pipelines.app.search import tell_found, tell_unknown
 
 SHIPPED = Path(__file__).parent / "demo_model"
 RECIPE, GRAPHS, SHEET, TABLE, VECTORS = (
@@ -138,7 +139,9 @@ def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
     model = unpack(folder)
     for query in queries or QUERIES:
         hits, picture = answer(model, query, count)
+        tell_unknown(hits.unknown)
         click.secho(f'"{query}"', bold=True)
+        tell_found(hits)
         for number, hit in enumerate(hits, start=1):
             click.echo(f'{number:3}.  {hit.score:.3f}  {hit.path}  "{hit.captions[0]}"')
         click.echo(f"-> {picture}")

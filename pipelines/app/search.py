@@ -2,14 +2,22 @@
 
 import json
 import shutil
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
+from bifocal.onnx.files import json_text
 from bifocal.progress import printable
 from pipelines.app.run_folder import ARTIFACTS, check_picture, latest_run, run_option
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from bifocal.search.query import Results
 
 LONGEST_NAME = 255
 """Bytes of a file name."""
@@ -83,8 +91,7 @@ def search_command(
         )
     model = bifocal.load(folder)
     hits = model.search(asked, count, where=_condition(where), **options)
-    if hits.unknown:
-        click.echo(f"words that the model does not know: {', '.join(hits.unknown)}", err=True)
+    tell_unknown(hits.unknown)
     if as_json:
         found = [
             {
@@ -98,9 +105,9 @@ def search_command(
             for hit in hits
         ]
         answer = {"query": query, "found": hits.found, "unknown": hits.unknown, "results": found}
-        click.echo(json.dumps(answer, ensure_ascii=False))
-    elif hits and not hits.found:
-        click.echo("nothing like it in this collection; these are the closest images")
+        click.echo(json_text(answer, ensure_ascii="utf" not in sys.stdout.encoding.lower()))
+    else:
+        tell_found(hits)
     shown, moved = [], []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
@@ -127,9 +134,35 @@ def search_command(
         )
         click.echo(f"not where they were, so not on the sheet: {names}; {again}", err=True)
     if shown and (picture or not as_json):
-        target = picture or folder / "search.png"
-        contact_sheet(query, shown).save(target)
-        click.echo(f"-> {target}", err=as_json)
+        sheet = contact_sheet(printable(query), shown)
+        save_picture(sheet, picture, folder / "search.png", err=as_json)
+
+
+def tell_unknown(words: Sequence[str]) -> None:
+    """Print the words of a query that the model does not know."""
+    if words:
+        click.echo(f"words that the model does not know: {', '.join(words)}", err=True)
+
+
+def tell_found(hits: "Results") -> None:
+    """Print that nothing was found, if the results say so."""
+    if hits and not hits.found:
+        click.echo("nothing like it in this collection; these are the closest images")
+
+
+def save_picture(
+    image: "Image.Image", named: Path | None, default: Path, *, err: bool = False
+) -> None:
+    """Write a picture; if its default place cannot be written, say so: the answer is printed."""
+    target = named or default
+    try:
+        image.save(target)
+    except OSError as error:
+        if named is not None:
+            raise
+        click.echo(f"no picture: {target}: {error.strerror}; name a file with --picture", err=True)
+    else:
+        click.echo(f"-> {target}", err=err)
 
 
 def _copy_name(number: int, path: Path) -> str:
@@ -139,15 +172,22 @@ def _copy_name(number: int, path: Path) -> str:
 
 
 def _sentence_or_image(query: str) -> str | Path:
-    """Return a query, as a path if it names a file; a name of an image that does not exist is an
-    error."""
+    """Return a query, as a path if it names a file; a folder is an error, and so is an image that a
+    folder does not have."""
+    path, has_folder = Path(query), "/" in query
     try:
-        if Path(query).is_file():
-            return Path(query)
-    except OSError:  # longer than a name can be
-        return query
-    if Path(query).suffix.lower() in IMAGE_SUFFIXES:
-        if " " not in query or "/" in query:
+        if path.is_file():
+            return path
+        if path.is_dir() and (has_folder or query in (".", "..")):
+            raise IsADirectoryError(f"{query} is a folder: name an image in it, or a sentence")
+        if has_folder and not path.parent.is_dir():
+            return query  # "a cat and/or dog.png"
+    except OSError as error:
+        if isinstance(error, IsADirectoryError):
+            raise
+        return query  # longer than a name can be
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        if " " not in query or has_folder:
             raise FileNotFoundError(f"{query}: there is no such image file")
         click.echo(
             f"{query}: there is no such image file, so it is searched as a sentence", err=True

@@ -7,6 +7,7 @@ import click
 
 from bifocal.onnx.pointing import ACCURATE, Pointer, PointingHead
 from pipelines.app.run_folder import check_picture, latest_run, run_option
+from pipelines.app.search import save_picture, tell_unknown
 
 if TYPE_CHECKING:
     from bifocal.search.trained_model import Location
@@ -52,12 +53,12 @@ def where_command(
             raise click.UsageError("--run and --weights exclude each other")
         from pipelines.app.training.networks import pointer_of_weights
 
-        pointer, target = pointer_of_weights(weights), picture or Path("where.png")
+        pointer, target = pointer_of_weights(weights), Path("where.png")
     else:
         import bifocal
 
         folder = latest_run(folder)
-        pointer, target = bifocal.load(folder).pointer, picture or folder / "where.png"
+        pointer, target = bifocal.load(folder).pointer, folder / "where.png"
     if accurate:
         if not isinstance(pointer, PointingHead):
             raise click.UsageError(
@@ -65,9 +66,9 @@ def where_command(
             )
         pointer.sizes = ACCURATE
     location = locate(pointer, image, phrase)
-    location.picture().save(target)
+    tell_unknown(location.unknown)
     click.echo(describe(phrase, location))
-    click.echo(f"-> {target}")
+    save_picture(location.picture(), picture, target)
 
 
 def describe(phrase: str, location: "Location") -> str:

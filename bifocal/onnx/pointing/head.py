@@ -16,6 +16,7 @@ from bifocal.onnx.files import read_json
 from bifocal.onnx.pixels import ImageFile, file_bytes, read_squares
 from bifocal.onnx.pointing.similarity import open_similarity
 from bifocal.onnx.sessions import open_session, run_graph
+from bifocal.onnx.text.sentences import unknown_words
 
 Array = NDArray[Any]
 DEVIATION = 1e-6
@@ -184,6 +185,11 @@ class PointingHead:
         """
         read = self.read(image)
         return [self.place(read, weights, side) for weights in self.weights(phrases)]
+
+    def unknown_words(self, phrase: str) -> list[str]:
+        """Return the words of a phrase that the head does not know; ``ValueError`` if it knows
+        none."""
+        return unknown_words(self.similarity.known(phrase), phrase)
 
     def weights(self, phrases: Sequence[str]) -> Array:
         """Return the weights (P, K) of the K classes in P phrases."""

@@ -25,6 +25,10 @@ class Pointer(Protocol):
         """Return where each phrase is in an ``ImageFile`` or a decoded one, with heatmaps (side,
         side)."""
 
+    def unknown_words(self, phrase: str) -> list[str]:
+        """Return the words of a phrase that the model does not know; ``ValueError`` if it knows
+        none."""
+
 
 class LocalizerPointer:
     """The localizer of a model: it cannot tell whether a phrase is in an image, unless no region
@@ -36,6 +40,9 @@ class LocalizerPointer:
     @property
     def decoder(self) -> Callable[[bytes], DecodedImage]:
         return partial(decode_pixels, preprocessing=self.embedder.preprocessing)
+
+    def unknown_words(self, phrase: str) -> list[str]:
+        return self.embedder.unknown_words(phrase)
 
     def locate(
         self, image: ImageFile | DecodedImage, phrases: Sequence[str], side: int

@@ -26,6 +26,9 @@ class Similarity(Protocol):
     def __call__(self, phrases: Sequence[str]) -> Array:
         """Return the similarities (P, K) of P phrases, at most 1."""
 
+    def known(self, phrase: str) -> dict[str, bool] | None:
+        """Return whether each word of a phrase is known; None if all are."""
+
 
 class SentenceSimilarity:
     """Cosines of vectors of a sentence encoder: phrase and prompt, with the synonyms and the
@@ -47,6 +50,9 @@ class SentenceSimilarity:
 
     def __call__(self, phrases: Sequence[str]) -> Array:
         return np.array([self._similarities(phrase) for phrase in phrases])
+
+    def known(self, phrase: str) -> None:
+        """Return None: subwords spell all words."""
 
     def _similarities(self, phrase: str) -> Array:
         vectors = unit(
@@ -89,6 +95,10 @@ class WordSimilarity:
         return np.array(
             [self._similarities(self._words(phrase)) for phrase in phrases], dtype=np.float32
         )
+
+    def known(self, phrase: str) -> dict[str, bool]:
+        """Return whether a class has each word of a phrase."""
+        return {word: self._stem(word) in self._counts for word in tokenize(phrase)}
 
     def _similarities(self, words: frozenset[str]) -> list[float]:
         total = max(self._weight(words), EPSILON)

@@ -1,6 +1,6 @@
 """Input of the text encoder from raw sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from bifocal.onnx.text.captions import (
     spell_sentences,
 )
 from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
-from bifocal.onnx.text.words import tokenize
+from bifocal.onnx.text.words import check_texts, tokenize
 from bifocal.onnx.towers import TowerTokens, is_towers
 
 ELMO = "elmo.onnx"
@@ -62,6 +62,7 @@ class SentenceReader:
 
     def read(self, sentences: Sequence[str]) -> list[Array]:
         """Return the inputs of the text encoder for B sentences, of each vectorizer."""
+        check_texts(sentences)
         return [array for reader in self.readers for array in reader.batch(sentences)]
 
     def known(self, sentence: str) -> dict[str, bool] | None:
@@ -81,14 +82,18 @@ class SentenceReader:
         Raises:
             ValueError: none of the words is known.
         """
-        known = self.known(sentence)
-        if known is None:
-            return []
-        if not any(known.values()):
-            raise ValueError(
-                f"the model knows none of the words of {sentence[:80]!r}: use words of its captions"
-            )
-        return [token for token, is_known in known.items() if not is_known]
+        return unknown_words(self.known(sentence), sentence)
+
+
+def unknown_words(known: Mapping[str, bool] | None, sentence: str) -> list[str]:
+    """Return the words that are not known; raise ``ValueError`` if none is. None knows all."""
+    if known is None:
+        return []
+    if not any(known.values()):
+        raise ValueError(
+            f"the model knows none of the words of {sentence[:80]!r}: use words of its captions"
+        )
+    return [word for word, is_known in known.items() if not is_known]
 
 
 def open_readers(folder: Path) -> list[Reader]:

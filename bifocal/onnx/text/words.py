@@ -3,6 +3,7 @@ search by keywords."""
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -49,6 +50,16 @@ class _Signs(dict[int, str]):
 
 
 _signs = _Signs(_ASCII | {0x2019: "'", 0x2010: "-"})
+
+
+def check_texts(texts: Sequence[object]) -> None:
+    """Raise ``TypeError`` for the first value that is not a text, ``ValueError`` for one that is
+    not UTF-8."""
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise TypeError(f"sentence {number} of {len(texts)} is {text!r}, expected a text")
+        if any("\ud800" <= sign <= "\udfff" for sign in text):
+            raise ValueError(f"{text[:80]!r} is not UTF-8: write the sentence in UTF-8")
 
 
 def tokenize(text: str, lower: bool = True) -> list[str]:

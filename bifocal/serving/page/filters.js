@@ -58,7 +58,9 @@ export function readFilters(container) {
     else if (kind !== "boolean" && checked.length) where[column] = checked;
     else if (filled.length && filled[0].dataset.role === "text") where[column] = filled[0].value;
     else if (filled.length) {
-      const value = (input) => (kind === "number" ? Number(input.value) : input.value);
+      // A whole number that Number would round is sent as its text.
+      const exact = (text) => !/^-?\d+$/.test(text) || Number.isSafeInteger(Number(text));
+      const value = (input) => (kind === "number" && exact(input.value) ? Number(input.value) : input.value);
       where[column] = Object.fromEntries(filled.map((input) => [input.dataset.role, value(input)]));
     }
   }

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
+from bifocal.onnx.files import json_text
 from bifocal.search.query import Results
 from bifocal.serving.service.bodies import API
 from bifocal.serving.service.handlers import Handlers
@@ -195,10 +196,10 @@ def api_router(handlers: Handlers) -> APIRouter:
         """Return the state and the report of the comparison of two releases."""
         return handlers.compared()
 
-    @router.get("/item")
-    async def item(id: ItemId, request: Request) -> ItemDetails:
+    @router.get("/item", response_model=ItemDetails)
+    async def item(id: ItemId, request: Request) -> Response:
         """Return captions, metadata and file of an item."""
-        return handlers.item(id, client_of(request))
+        return written(handlers.item(id, client_of(request)))
 
     @router.delete("/item", status_code=204)
     async def delete(id: ItemId) -> None:
@@ -249,13 +250,11 @@ def api_router(handlers: Handlers) -> APIRouter:
     return router
 
 
-def written(found: Results | ItemPage) -> Response:
+def written(found: Results | ItemPage | ItemDetails) -> Response:
     """Return an answer as JSON. FastAPI would validate it first, which takes longer than the
     search."""
     answer = found.to_json() if isinstance(found, Results) else found
-    content = json.dumps(
-        answer, default=vars, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-    )
+    content = json_text(answer, safe=True, separators=(",", ":"))
     return Response(content, media_type="application/json")
 
 

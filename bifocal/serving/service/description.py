@@ -1,9 +1,8 @@
 """Summary of a collection for clients: languages, metadata, examples, and the order of its
 items."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -47,12 +46,6 @@ class CollectionSummary:
     examples: list[ExampleQuery]
     captions: Mapping[str, Sequence[str]]
 
-    @cached_property
-    def languages(self) -> list[str]:
-        """Languages of the captions. The first call takes a second: it loads the profiles of
-        languages."""
-        return languages(self.captions)
-
 
 def example_queries(captions: Mapping[str, Sequence[str]]) -> list[ExampleQuery]:
     """Return short captions of some items."""
@@ -64,10 +57,17 @@ def example_queries(captions: Mapping[str, Sequence[str]]) -> list[ExampleQuery]
     return [list(found.values())[row] for row in _spread(len(found), EXAMPLES)]
 
 
-def languages(captions: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the languages of the captions as ISO 639-1 codes, the most frequent first; empty
-    without captions."""
-    first = [texts[0] for texts in captions.values() if texts]
+def languages(
+    captions: Mapping[str, Sequence[str]], known: Callable[[str], Mapping[str, bool] | None]
+) -> list[str]:
+    """Return the languages of the captions of which a model knows most words, as ISO 639-1 codes,
+    the most frequent first; none for a model on subwords, which spell all words.
+
+    Args:
+        known: returns whether the model knows each word of a sentence; None for subwords.
+    """
+    words = [(texts[0], known(texts[0]) or {}) for texts in captions.values() if texts]
+    first = [text for text, found in words if 2 * sum(found.values()) > len(found)]
     groups = [first[start : start + GROUP] for start in range(0, len(first), GROUP)]
     if not groups:
         return []

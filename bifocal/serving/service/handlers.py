@@ -238,7 +238,7 @@ class Handlers:
         """Return model, columns of metadata, examples and limits."""
         model, settings = self.model_for(client), self.settings
         summary = model.summary
-        languages = await asyncio.to_thread(lambda: summary.languages)
+        languages = await asyncio.to_thread(lambda: model.languages)
         return Information(
             model=model.version.model,
             model_hash=model.version.model_hash,

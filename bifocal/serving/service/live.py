@@ -282,7 +282,7 @@ class Reloader:
         model = loaded.model
         self.on_swap(model)
         asyncio.get_running_loop().run_in_executor(
-            None, lambda: model.summary.languages
+            None, lambda: model.languages
         )  # before the page asks
         logger.info(
             "model in use",

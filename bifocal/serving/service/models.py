@@ -20,7 +20,12 @@ from bifocal.onnx.pointing import Pointer, open_pointer
 from bifocal.onnx.pointing.phrases import Phrase
 from bifocal.search.search import Search
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, open_search
-from bifocal.serving.service.description import CollectionSummary, newest_rows, summarize
+from bifocal.serving.service.description import (
+    CollectionSummary,
+    languages,
+    newest_rows,
+    summarize,
+)
 
 Array = NDArray[Any]
 BLUR = SIDE / 40
@@ -78,8 +83,14 @@ class SearchModel:
 
     @cached_property
     def summary(self) -> CollectionSummary:
-        """Metadata, examples and languages of the collection."""
+        """Metadata and examples of the collection."""
         return summarize(self.index.items, np.flatnonzero(~self.index.removed), self.items)
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """Languages that the model reads, see ``bifocal.serving.service.description``. The first
+        call takes a second: it loads the profiles of languages."""
+        return languages(self.summary.captions, self.embedder.sentences.known)
 
     @cached_property
     def _newest(self) -> NDArray[np.int64]:

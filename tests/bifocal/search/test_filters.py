@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bifocal.onnx.files import plain
 from bifocal.search.filters import matching_rows
 
 NUMBERS = st.lists(st.integers(0, 99_999), min_size=1, max_size=8)
@@ -90,3 +91,13 @@ def test_a_column_without_values_has_no_row() -> None:
     items = pa.table({"meta.v": pa.nulls(2)})
     assert not matching_rows(items, {"v": "x"}).any()
     assert not matching_rows(items, {"v": {"min": 1}}).any()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5))
+def test_whole_numbers_of_answers_are_conditions(values: list[int]) -> None:
+    items = pa.table({"meta.id": pa.array(values, pa.int64())})
+    for value in values:
+        shown = plain(value, safe=True)
+        expected = [other == value for other in values]
+        assert matching_rows(items, {"id": shown}).tolist() == expected
+        assert matching_rows(items, {"id": {"min": shown, "max": shown}}).tolist() == expected

@@ -25,7 +25,7 @@ def test_deleted_images_are_in_no_file_of_the_run(tmp_path: Path, command: Comma
     result = command("delete", ids[0], "--run", run, "--list", tmp_path / "deleted.jsonl")
     assert result.exit_code == 0, result.output
     assert "'\"torn' is not an id as a JSON string: left out" in result.output
-    assert f"deleted 3: {len(ids) - 3} items and 3 tombstones are left" in result.output
+    assert f"deleted 3 from {run}: {len(ids) - 3} items and 3 tombstones are left" in result.output
     for file in (path for path in run.rglob("*") if path.is_file()):
         assert not any(vector in file.read_bytes() for vector in vectors), file
     assert not {hit.id for hit in bifocal.load(run).search("a red star", k=len(ids))} & set(ids[:3])

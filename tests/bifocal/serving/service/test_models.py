@@ -15,7 +15,9 @@ from PIL import Image
 
 from bifocal.onnx.heatmaps import SIDE
 from bifocal.onnx.pointing.phrases import Phrase
+from bifocal.onnx.text.words import tokenize
 from bifocal.search.trained_model import TrainedModel
+from bifocal.serving.service.description import languages
 from bifocal.serving.service.models import Heatmap, RunSource
 
 
@@ -89,3 +91,31 @@ def test_a_damaged_file_of_a_run_is_one_sentence(
         file.write_bytes(original)
     assert messages
     assert [message for message in messages if len(message) > 500 or "\n" in message] == []
+
+
+CAPTIONS = {
+    "english": "two dogs are running over the green grass of the garden together",
+    "german": "zwei Hunde laufen zusammen über die grüne Wiese in einem großen Garten",
+}
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (CAPTIONS["english"], ["en"]),
+        (CAPTIONS["german"], ["de"]),
+        (" ".join(CAPTIONS.values()), ["de", "en"]),
+        ("other", []),
+        (None, []),  # subwords
+    ],
+)
+def test_the_languages_of_a_model_are_those_of_its_words(
+    known: str | None, expected: list[str]
+) -> None:
+    words = None if known is None else set(tokenize(known))
+    captions = {f"{name}{row}": [text] for name, text in CAPTIONS.items() for row in range(20)}
+    found = languages(
+        captions,
+        lambda text: None if words is None else {word: word in words for word in tokenize(text)},
+    )
+    assert sorted(found) == expected
