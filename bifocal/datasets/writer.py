@@ -22,7 +22,7 @@ from bifocal.datasets.base import (
     PhraseEntry,
     RejectedEntry,
 )
-from bifocal.datasets.formats.folder import LINK, is_outside
+from bifocal.datasets.formats.folder import LINK
 from bifocal.datasets.tables import (
     CAPTIONS,
     IMAGES,
@@ -34,6 +34,7 @@ from bifocal.datasets.tables import (
     write_metadata,
     write_table,
 )
+from bifocal.durable import is_inside
 from bifocal.onnx.images import InspectedImage, inspect_image
 from bifocal.progress import log_line, track
 
@@ -219,7 +220,6 @@ def validate_corpus(
     described = {caption.image_id for caption in corpus.captions if caption.text.strip()}
     described |= {label.image_id for label in corpus.labels}
     splits: dict[str, str] = {}
-    real_root = os.path.realpath(corpus.image_root)
 
     def listed(image: ImageEntry) -> ImageEntry | str:
         path = PurePath(image.path or "")
@@ -239,7 +239,7 @@ def validate_corpus(
             )  # the corpus publishes only features
         try:
             file = corpus.image_root / image.path
-            if is_outside(file, real_root):
+            if not is_inside(corpus.image_root, file):
                 return LINK
             return inspect_image(file, max_pixels, image.size, copy_to and copy_to / image.path)
         except ValueError as error:

@@ -8,7 +8,7 @@ or discards it.
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
 from bifocal.durable.files import append_line, clear, replace_file, write_text
-from bifocal.durable.inside import check_own, is_own_tree, open_inside, path_inside
+from bifocal.durable.inside import check_own, is_inside, is_own_tree, open_inside, path_inside
 from bifocal.durable.locks import hold, locked, release
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "clear",
     "complete",
     "hold",
+    "is_inside",
     "is_own_tree",
     "locked",
     "new_folder",

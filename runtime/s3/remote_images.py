@@ -59,7 +59,7 @@ def remote_source(address: str, copy: Path, collection: Path) -> Source:
         storage.download(address, copy)
         return files_source(copy, collection, address)
     images = S3Images(address, copy.with_name(f"{copy.name}.objects"), objects)
-    for name in (*folder.texts, *folder.others):
+    for name in folder.others:
         if name.lower().endswith(TEXTS):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(images.open(name), copy / name)

@@ -3,25 +3,17 @@
 from pathlib import Path
 
 from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry, RejectedEntry
-from bifocal.datasets.formats.archives import remove_all_but, unpack
-from bifocal.datasets.formats.caption_rows import CaptionRows, read_rows
-from bifocal.datasets.formats.caption_table import (
-    SUFFIXES,
-    CaptionColumns,
-    CaptionTable,
-    choose_columns,
-    read_caption_table,
-    read_tables,
+from bifocal.datasets.formats.archives import remove_all_but
+from bifocal.datasets.formats.caption_table import ROLES
+from bifocal.datasets.formats.folder import list_folder
+from bifocal.datasets.formats.user_files import (
+    EXPECTED,
+    Reading,
+    UserFiles,
+    archives_in,
+    read_user_files,
 )
-from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
-from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars, unused_sidecars
 from bifocal.datasets.splits import drawn_splits
-from bifocal.progress import log_line
-
-EXPECTED = (
-    "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or "
-    "tar shards, or a zip file"
-)
 
 
 class ImageFolder:
@@ -33,7 +25,7 @@ class ImageFolder:
     - ``photo.txt`` beside ``photo.jpg``, with one caption per line; or ``photo.json`` with the key
       ``caption``.
     - tar shards of such pairs, as WebDataset and img2dataset write them.
-    - a zip file of any of these.
+    - a zip file of any of these, or Parquet files with images, as the Hugging Face hub has them.
 
     An image may have several captions: several rows, a list in one row, or several lines. Phrases
     with boxes are a column ``phrases`` with ``[{"phrase": "the star", "boxes": [[x0, y0, x1,
@@ -44,7 +36,7 @@ class ImageFolder:
     near-duplicates are never in two splits.
 
     Args:
-        root: the folder, or a zip file.
+        root: the folder, an archive, or a table that names images.
         captions: file name of the table below ``root``; None for the only file called captions.* or
             metadata.*.
         image_column, caption_column, split_column, phrases_column: names of columns; None to
@@ -81,40 +73,23 @@ class ImageFolder:
                 f"val is {val} and test is {test}: expected fractions in [0, 1) whose sum is "
                 "less than 1"
             )
-        self.root, self.captions, self.group_column = root, captions, group_column
-        self.columns = {
+        self.root, self.uncaptioned, self.seed = root, uncaptioned, seed
+        self.fractions = {"val": val, "test": test}
+        columns = {
             "image": image_column,
             "caption": caption_column,
             "split": split_column,
             "phrases": phrases_column,
         }
-        self.fractions = {"val": val, "test": test}
-        self.uncaptioned, self.encoding, self.seed = uncaptioned, encoding, seed
+        self.how = Reading(captions, columns, ROLES, group_column, encoding, needs_captions=True)
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; archives are unpacked to ``output_dir``."""
-        folder, archives = self._open()
-        rejected = folder.rejected()
-        if archives:
-            rejected = []
-            for archive in archives:
-                target = (
-                    output_dir
-                    if len(archives) == 1
-                    else output_dir / archive.name.partition(".")[0]
-                )
-                rejected += unpack(archive, target)
-            folder = list_folder(output_dir)
-        folder.log_unread()
-        table, rows = self._rows(folder)
-        if table.path == folder.root:
-            rejected += unused_sidecars(folder.root, folder.texts, folder.images)
-        else:
-            log_line(
-                _recognized(table, choose_columns(table.columns, self.columns, table.path.name))
-            )
-        rejected += [*table.rejected, *rows.rejected]
-        return self._corpus(folder, rows, rejected, drawn_into=output_dir)
+        files = read_user_files(self._root(), output_dir, self.how)
+        corpus = self._corpus(files)
+        if files.is_unpacked:
+            remove_all_but(output_dir, [image.path for image in corpus.images])
+        return corpus
 
     def count_captioned(self) -> int | None:
         """Count the image files that have a caption; None if they are in archives, which are not
@@ -123,115 +98,44 @@ class ImageFolder:
         Raises:
             ValueError: there are no captions.
         """
-        folder, archives = self._open()
-        if archives:
+        root = self._root()
+        if root.is_file() or archives_in(list_folder(root)):
             return None
-        return sum((folder.root / image).is_file() for image in self._rows(folder)[1].splits)
+        rows = read_user_files(root, root, self.how).rows
+        return len({image for image, _ in rows.captions})
 
-    def _open(self) -> tuple[Folder, list[Path]]:
-        """Return the folder, and the archives to read in place of its images."""
+    def _root(self) -> Path:
         if self.root is None:
             raise ValueError(f"ImageFolder needs root: the folder with {EXPECTED}")
-        root = Path(self.root)
-        if not root.is_dir() and not (root.is_file() and root.suffix.lower() in ARCHIVES):
-            raise ValueError(
-                f"ImageFolder: root {str(root)!r} is not a folder; it must contain {EXPECTED}"
-            )
-        if root.is_file():
-            return Folder(root, [], []), [root]
-        folder = list_folder(root)
-        archives = (
-            []
-            if folder.images
-            else sorted(path for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
-        )
-        return folder, archives
+        return Path(self.root)
 
-    def _rows(self, folder: Folder) -> tuple[CaptionTable, CaptionRows]:
-        table = self._table(folder)
-        if table is None:
-            table = read_sidecars(folder)
-            if not table.rows:
-                files = sorted((*folder.texts, *folder.others))
-                unread = (
-                    f"; not read: {', '.join(files[:3])} and others, {len(files):,} files"
-                    if files
-                    else ""
-                )
-                raise ValueError(
-                    f"ImageFolder: {folder.root} has no captions: it must contain "
-                    f"{EXPECTED}{unread}; 'bifocal index' searches images without captions"
-                )
-            columns = choose_columns(
-                table.columns, {"image": IMAGE, "caption": CAPTION}, "the files beside the images"
-            )
-        else:
-            columns = choose_columns(table.columns, self.columns, table.path.name)
-        return table, read_rows(table, columns, folder, self.group_column)
-
-    def _table(self, folder: Folder) -> CaptionTable | None:
-        if self.captions is not None:
-            path = folder.root / self.captions
-            if not path.is_file():
-                raise ValueError(
-                    f"ImageFolder: captions is {self.captions!r}, but {path} is not a file"
-                )
-            if path.suffix.lower() not in SUFFIXES:
-                raise ValueError(
-                    f"ImageFolder: captions is {self.captions!r}, expected a name that ends in "
-                    f"{SUFFIXES}"
-                )
-            return read_caption_table(path, self.encoding)
-        return read_tables(folder, self.encoding)
-
-    def _corpus(
-        self, folder: Folder, rows: CaptionRows, rejected: list[RejectedEntry], drawn_into: Path
-    ) -> Corpus:
-        if not rows.captions:
+    def _corpus(self, files: UserFiles) -> Corpus:
+        folder, rows = files.folder, files.rows
+        rejected = [*files.rejected, *rows.missing]
+        captioned = {image for image, _ in rows.captions}
+        if not captioned:
             first = "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:3])
             problem = (
                 f"The first problems: {first}" if first else "The table of captions has no rows"
             )
-            raise ValueError(f"ImageFolder: no caption of {folder.root} can be used. {problem}")
-        splits = drawn_splits(rows.splits, rows.groups, folder.root, self.fractions, self.seed)
+            raise ValueError(f"ImageFolder: no caption of {self.root} can be used. {problem}")
+        given = {image: split for image, split in rows.splits.items() if image in captioned}
+        splits = drawn_splits(given, rows.groups, folder.root, self.fractions, self.seed)
         images = [ImageEntry(image, image, split) for image, split in splits.items()]
-        excluded: list[RejectedEntry] = []
-        for image in folder.images:
+        excluded = [entry for entry in rejected if entry.intentional]
+        for image in files.images:
             if image not in splits:
                 if self.uncaptioned:
                     images.append(ImageEntry(image, image, UNCAPTIONED))
                 else:
                     reason = "no caption; uncaptioned: true keeps it, to be searched"
                     excluded.append(RejectedEntry("image", image, reason, intentional=True))
-        captions = [
-            CaptionEntry(number, image, text) for number, (image, text) in enumerate(rows.captions)
-        ]
-        if folder.root == drawn_into:
-            remove_all_but(drawn_into, [image.path for image in images])
         return Corpus(
             folder.root,
             images,
-            captions,
+            [CaptionEntry(number, *each) for number, each in enumerate(rows.captions)],
             phrases=rows.phrases,
             excluded=excluded,
-            rejected=rejected,
+            rejected=[entry for entry in rejected if not entry.intentional],
             metadata=rows.metadata,
         )
-
-
-def _recognized(table: CaptionTable, columns: CaptionColumns) -> str:
-    roles = {
-        "image": columns.image,
-        "caption": columns.caption,
-        "split": columns.split,
-        "phrases": columns.phrases,
-    }
-    used = ", ".join(
-        f"{role} is column {name!r}{' (recognized)' if role in columns.guessed else ''}"
-        for role, name in roles.items()
-        if name
-    )
-    return (
-        f"{table.path.name}: {len(table.rows):,} rows, {used}; kept as metadata: "
-        f"{', '.join(columns.others) or 'none'}"
-    )

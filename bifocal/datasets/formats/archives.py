@@ -13,7 +13,15 @@ from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 
+import pyarrow.parquet as pq
+
 from bifocal.datasets.base import RejectedEntry
+from bifocal.datasets.formats.caption_table import (
+    SPLIT_NAMES,
+    CaptionTable,
+    embedded_images,
+    recognize,
+)
 from bifocal.datasets.formats.folder import NOT_UTF8, is_utf8
 from bifocal.progress import printable
 
@@ -43,6 +51,10 @@ MAX_MEMBERS, MAX_LEVELS, MAX_NAME, MAX_HEADER = 1_000_000, 32, 255, 2**20
 of a tar."""
 BLOCK = 4096
 """Bytes that a file takes on the disk at least."""
+STARTS = {
+    b"\x89PNG": ".png", b"GIF8": ".gif", b"BM": ".bmp", b"RIFF": ".webp", b"II*\0": ".tif", b"MM\0*": ".tif",
+}  # fmt: skip
+"""Ends of the names of embedded images by their first bytes; others are called JPEG."""
 SLACK = 64 * 2**20
 """Unpacked bytes that are always allowed; above them, MAX_RATIO is the limit."""
 
@@ -62,7 +74,7 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
     allowed = MAX_RATIO * archive.stat().st_size + SLACK
     rejected: list[RejectedEntry] = []
     written = members = 0
-    seen: set[str] = set()
+    seen, created = set[str](), set[int]()
     try:
         for member, content in _members(archive):
             reason, place = (
@@ -83,7 +95,10 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             target = folder / member.name
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
+                if target.exists() and target.stat().st_ino in created:
+                    raise OSError(errno.EEXIST, "a file whose name differs in case is there")
                 file = target.open("wb")
+                created.add(target.stat().st_ino)
             except OSError as error:
                 if error.errno not in NAMES:
                     raise
@@ -102,6 +117,38 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
         raise ValueError(
             f"{archive} is damaged or not an archive: {error}; pack it again"
         ) from error
+    return rejected
+
+
+def unpack_embedded(
+    root: Path, table: CaptionTable, target: Path, inside: str
+) -> list[RejectedEntry]:
+    """Write the images of a Parquet table below ``target``, and name them in its rows; return the
+    rows without one.
+
+    Files have the numbers of their rows, in the folder ``inside``. The name of a file of the
+    Hugging Face hub begins with a split.
+    """
+    rejected, kept = list[RejectedEntry](), list[tuple[str, dict[str, Any]]]()
+    split = SPLIT_NAMES.get(PurePosixPath(table.name).name.partition("-")[0].lower())
+    own = {} if split is None or recognize(table.columns, "split") else {"split": split}
+    table.columns += own
+    rows = iter(table.rows)
+    with pq.ParquetFile(root / table.name) as file:
+        column = str(embedded_images(file.schema_arrow))
+        for batch in file.iter_batches(batch_size=64, columns=[f"{column}.bytes"]):
+            for value in batch.column(0).to_pylist():
+                content, (place, row) = (value or {}).get("bytes") or b"", next(rows)
+                if not 0 < len(content) <= MAX_MEMBER:
+                    reason = f"an image of {len(content):,} bytes, expected 1 to {MAX_MEMBER:,}"
+                    rejected.append(RejectedEntry("image", place, reason))
+                    continue
+                ends = (end for start, end in STARTS.items() if content.startswith(start))
+                name = f"{inside}{len(kept) + len(rejected):08}{next(ends, '.jpg')}"
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                (target / name).write_bytes(content)
+                kept.append((place, {**row, column: name, **own}))
+    table.rows[:] = kept
     return rejected
 
 

@@ -1,10 +1,11 @@
-"""Entries of the rows of a caption table: captions, splits, phrases with boxes, and metadata."""
+"""Entries of the rows of caption tables: captions, splits, phrases with boxes, and metadata."""
 
 import json
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
@@ -16,113 +17,140 @@ from bifocal.datasets.formats.caption_table import (
 )
 from bifocal.datasets.formats.entries import placed, read_entries, read_text, shown
 from bifocal.datasets.formats.folder import Folder
+from bifocal.datasets.formats.names import match_names
+from bifocal.datasets.formats.sidecars import CAPTION
+from bifocal.progress import log_line
+
+NO_IMAGE = "names no image of the folder"
 
 
 @dataclass
 class CaptionRows:
-    """Entries that were read from the rows of a table, in the order of the rows."""
+    """Entries that were read from the rows of tables, in the order of the rows."""
 
     captions: list[tuple[str, str]] = field(default_factory=list)  # image and text
     splits: dict[str, str | None] = field(default_factory=dict)  # of every image
-    groups: dict[str, str] = field(default_factory=dict)  # of every image
+    groups: dict[str, str] = field(default_factory=dict)  # of images with a value
     phrases: list[PhraseEntry] = field(default_factory=list)
+    columns: dict[str, None] = field(default_factory=dict)  # of the metadata, in order
     metadata: dict[str, dict[str, Any]] = field(
         default_factory=dict
-    )  # by image; its first row counts
+    )  # by image; its first value counts
     rejected: list[RejectedEntry] = field(default_factory=list)
+    missing: list[RejectedEntry] = field(default_factory=list)  # rows that name no image
+
+    def add_table(
+        self,
+        table: CaptionTable,
+        columns: CaptionColumns,
+        folder: Folder,
+        group_column: str | None = None,
+        *,
+        needs_captions: bool = False,
+    ) -> None:
+        """Add the entries of all rows of a table.
+
+        Args:
+            needs_captions: a row without a caption is listed.
+        """
+        self.rejected += table.rejected
+        table.set_types(columns.others)
+        self.columns |= dict.fromkeys(columns.others)
+        parent = PurePosixPath(table.name).parent.as_posix()
+        base = "" if parent == "." else f"{parent}/"
+        split = SPLIT_NAMES.get(base.partition("/")[0].lower())
+        names = [_name(row.get(columns.image)) for _, row in table.rows]
+        matched = match_names([name for name in names if name is not None], folder, base)
+        if matched.rule:
+            log_line(f"{table.name}: {matched.rule}")
+
+        def read(row: Mapping[str, Any]) -> None:
+            name = _name(row.get(columns.image))
+            if name is None:
+                given = shown(row.get(columns.image))
+                raise ValueError(f"{columns.image} is {given}: expected the path of an image")
+            image = matched.images[name]
+            texts = list(self._texts(row, columns, needs_captions, place))
+            if needs_captions and columns.caption and not texts:
+                return
+            check_whole_row(texts, table.delimiter, folder)
+            own = _split(row.get(columns.split), columns.split) if columns.split else split
+            if image in self.splits and own != self.splits[image]:
+                raise ValueError(
+                    f"split is {own!r}, but an earlier row has {self.splits[image]!r} for {image}"
+                )
+            phrases = _phrases(row.get(columns.phrases), image) if columns.phrases else []
+            self.splits[image] = own
+            self.captions += [(image, text) for text in texts]
+            self.phrases += phrases
+            group = row.get(group_column) if group_column else None
+            if group is not None and str(group).strip():
+                self.groups.setdefault(image, str(group))
+            values = self.metadata.setdefault(image, {})
+            for column in columns.others:
+                values.setdefault(column, row.get(column))
+
+        for (place, row), name in zip(table.rows, names, strict=True):
+            if name is not None and name not in matched.images:
+                reason = f"{shown(name)} {NO_IMAGE}"
+                self.missing.append(RejectedEntry("caption", place, reason))
+            else:
+                read_entries("caption", [(place, row)], read, self.rejected)
+
+    def _texts(
+        self, row: Mapping[str, Any], columns: CaptionColumns, needs_captions: bool, place: str
+    ) -> Iterator[str]:
+        """Yield the captions of a row; list a text of a list that is none."""
+        if columns.caption is None or (columns.caption == CAPTION and CAPTION not in row):
+            return
+        column, value = columns.caption.strip("\0"), row.get(columns.caption)
+        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        values = value if is_list else [value]
+        given = [text for text in values if text is not None and str(text).strip()]
+        if not given and needs_captions:
+            raise ValueError(f"{column} is empty: expected a caption")
+        for text in given:
+            if problem := _problem(text):
+                self.rejected.append(RejectedEntry("caption", place, f"{column} {problem}"))
+            else:
+                yield text.strip()
 
 
-def read_rows(
-    table: CaptionTable, columns: CaptionColumns, folder: Folder, group_column: str | None
-) -> CaptionRows:
-    """Return the entries of all rows of a table."""
-    if group_column is not None and group_column not in table.columns:
-        raise ValueError(
-            f"{table.path.name} has no column {group_column!r} (group_column); it has "
-            f"{table.columns}"
-        )
-    rows = CaptionRows()
-    table.set_types(columns.others)
-
-    def read(row: Mapping[str, Any]) -> None:
-        _read_row(rows, row, columns, folder, group_column, table.delimiter)
-
-    read_entries("caption", table.rows, read, rows.rejected)
-    return rows
-
-
-def _read_row(
-    rows: CaptionRows,
-    row: Mapping[str, Any],
-    columns: CaptionColumns,
-    folder: Folder,
-    group_column: str | None,
-    delimiter: str,
-) -> None:
-    name = row.get(columns.image)
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{columns.image} is {shown(name)}: expected the path of an image")
-    image = folder.find(name)
-    if folder.leads_out(image):
-        raise ValueError(f"{columns.image} {image!r} leads out of the folder")
-    texts = _captions(row.get(columns.caption), columns.caption)
-    check_whole_row(texts, delimiter, folder)
-    split = _split(row.get(columns.split), columns.split) if columns.split else None
-    if image in rows.splits and split != rows.splits[image]:
-        raise ValueError(
-            f"split is {split!r}, but an earlier row has {rows.splits[image]!r} for {image}"
-        )
-    phrases = _phrases(row.get(columns.phrases), image) if columns.phrases else []
-    rows.splits[image] = split
-    rows.captions += [(image, text) for text in texts]
-    rows.phrases += phrases
-    if group_column is not None:
-        rows.groups.setdefault(image, str(row.get(group_column)))
-    if image not in rows.metadata:
-        rows.metadata[image] = {name: row.get(name) for name in columns.others}
+def _name(value: Any) -> str | None:
+    """Return the path of an image in a field: a text, its bytes, or an image of the Hugging Face
+    hub."""
+    if isinstance(value, Mapping):
+        value = value.get("path")
+    if isinstance(value, bytes) and len(value) < MAX_CHARACTERS:
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            return None
+    return value if isinstance(value, str) and value.strip() else None
 
 
 def check_whole_row(texts: Sequence[str], delimiter: str, folder: Folder) -> None:
     """Raise ``ValueError`` for a caption with the row of another image: two quotes are around
     both."""
-    for line in (
-        line
-        for text in texts
-        if "\n" in text
-        for line in text.splitlines()[1:]
-        if delimiter in line
-    ):
-        name = line.partition(delimiter)[0]
-        if delimiter and folder.find(name) in folder.listed:
+    if not delimiter:
+        return
+    for line in (line for text in texts if "\n" in text for line in text.splitlines()):
+        fields = line.split(delimiter)
+        if len(fields) > 1 and (names := folder.listed.intersection(map(str.strip, fields))):
             raise ValueError(
-                f"a quote opens in this row, and takes in the row of {name}: write a quote in "
-                "a text twice"
+                f"a quote opens in this row, and takes in the row of {min(names)}: write a quote "
+                "in a text twice"
             )
 
 
-def _captions(value: Any, column: str) -> list[str]:
-    texts = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    texts = [
-        text for text in texts if not (text is None or (isinstance(text, str) and not text.strip()))
-    ]
-    if not texts:
-        raise ValueError(f"{column} is empty: expected a caption")
-    for text in texts:
-        if not isinstance(text, str):
-            raise ValueError(f"{column} is {shown(text)}: expected a text, or a list of texts")
-        if len(text) > MAX_CHARACTERS:
-            raise ValueError(f"{column} has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
-        control = next(
-            (
-                sign
-                for sign in text
-                if unicodedata.category(sign) in ("Cc", "Cs") and not sign.isspace()
-            ),
-            None,
-        )
-        if control is not None:
-            raise ValueError(f"{column} has the control character {control!r}")
-    return texts
+def _problem(text: Any) -> str | None:
+    if not isinstance(text, str):
+        return f"is {shown(text)}: expected a text, or a list of texts"
+    if len(text) > MAX_CHARACTERS:
+        return f"has {len(text):,} characters, more than {MAX_CHARACTERS:,}"
+    signs = (sign for sign in text if unicodedata.category(sign) in ("Cc", "Cs"))
+    control = next((sign for sign in signs if not sign.isspace()), None)
+    return None if control is None else f"has the control character {control!r}"
 
 
 def _split(value: Any, column: str) -> str:

@@ -3,10 +3,11 @@ of rows."""
 
 import csv
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,11 @@ columns."""
 SUFFIXES = TABLES
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MAX_FIELD = 2**31 - 1
+ENCODING = (
+    "save the table as UTF-8; the argument encoding reads others, such as cp1252 for a table of "
+    "Windows, or gbk"
+)
+_BAD_BYTE = re.compile("[\udc80-\udcff]")
 MAX_BYTES = 2 * 2**30
 """Bytes of a table, unpacked: they are in memory at once."""
 MAX_ROWS, MAX_COLUMNS = 5_000_000, 1_000
@@ -67,6 +73,7 @@ KNOWN = {
 }
 """Names that a column is recognized by, the most certain first; case and spaces are ignored."""
 REQUIRED = ("image", "caption")
+ROLES = tuple(KNOWN)
 MAX_CHARACTERS = 10_000
 """Characters of a caption; a longer text is a broken row."""
 SPLIT_NAMES = {
@@ -86,7 +93,7 @@ SPLIT_NAMES = {
 class CaptionTable:
     """Rows of a table, and lines that cannot be read as rows."""
 
-    path: Path
+    name: str  # path below the folder
     columns: list[str]  # in the order of the file
     rows: list[tuple[str, dict[str, Any]]] = field(
         default_factory=list
@@ -94,14 +101,14 @@ class CaptionTable:
     rejected: list[RejectedEntry] = field(default_factory=list)
     delimiter: str = ""  # of a text table
 
-    def reject(self, place: str, reason: str) -> None:
-        """List a line that is not a row."""
-        self.rejected.append(RejectedEntry("caption", place, reason))
+    def reject(self, place: str, reason: str, kind: str = "caption") -> None:
+        """List a line that is not a row, or a value that its row does not have."""
+        self.rejected.append(RejectedEntry(kind, place, reason, intentional=kind == "value"))
 
     def __post_init__(self) -> None:
         if len(self.columns) > MAX_COLUMNS:
             raise ValueError(
-                f"{self.path} has {len(self.columns):,} columns, at most {MAX_COLUMNS:,} are read"
+                f"{self.name} has {len(self.columns):,} columns, at most {MAX_COLUMNS:,} are read"
             )
 
     def add(self, place: str, row: dict[str, Any]) -> None:
@@ -130,9 +137,9 @@ class CaptionTable:
             row.update((name, values[number]) for name, values in typed.items())
 
 
-def tables_in(folder: Folder) -> list[Path]:
-    """Return the caption tables in a folder and below it, sorted."""
-    found = [Path(name) for name in (*folder.texts, *folder.others)]
+def tables_in(folder: Folder) -> list[str]:
+    """Return the names of the caption tables in a folder and below it, sorted."""
+    found = [Path(name) for name in folder.others]
     known = [
         path for path in found if path.stem.lower() in NAMES and path.suffix.lower() in SUFFIXES
     ]
@@ -141,7 +148,7 @@ def tables_in(folder: Folder) -> list[Path]:
         for path in found
         if path.name.lower() in PUBLISHED and _has_columns(folder.root / path)
     ]
-    return [path for path in sorted(folder.root / path for path in known) if path.is_file()]
+    return [path.as_posix() for path in sorted(known) if (folder.root / path).is_file()]
 
 
 def _has_columns(path: Path) -> bool:
@@ -154,119 +161,99 @@ def _has_columns(path: Path) -> bool:
     return all(recognize(columns, role) for role in REQUIRED)
 
 
-def read_tables(folder: Folder, encoding: str = "utf-8") -> CaptionTable | None:
-    """Return the caption table of a folder, None without one; tables of its folders are joined.
+def read_caption_table(root: Path, name: str, encoding: str = "utf-8") -> CaptionTable:
+    """Read a table below ``root`` by the suffix of its name; a byte order mark wins over
+    ``encoding``.
 
-    Names of images in a table below the folder are relative to its own folder, and a folder called
-    "train" or "test" is the split of its rows, as in the ``imagefolder`` of Hugging Face.
+    Raises:
+        ValueError: the table cannot be read, or has no rows.
     """
-    found = tables_in(folder)
-    if len({path.parent for path in found}) < len(found):
-        names = ", ".join(str(path.relative_to(folder.root)) for path in found)
-        raise ValueError(f"{folder.root} has several tables, {names}: set captions to one of them")
-    tables = [read_caption_table(path, encoding) for path in found]
-    if not tables or found == [folder.root / found[0].name]:
-        return tables[0] if tables else None
-    joined = CaptionTable(
-        found[0], list(dict.fromkeys(name for table in tables for name in table.columns))
-    )
-    joined.delimiter = max(table.delimiter for table in tables)
-    has_split = recognize(joined.columns, "split") is not None
-    for table in tables:
-        inside = table.path.parent.relative_to(folder.root).as_posix()
-        column, split = (
-            recognize(table.columns, "image"),
-            SPLIT_NAMES.get(inside.partition("/")[0].lower()),
-        )
-        for place, row in table.rows:
-            name = row.get(column) if column else None
-            if isinstance(name, str) and f"{inside}/{name}" in folder.listed:
-                row[str(column)] = f"{inside}/{name}"
-            joined.rows.append(
-                (
-                    f"{inside}/{place}",
-                    row if has_split or split is None else {**row, "split": split},
-                )
-            )
-        joined.rejected += [
-            replace(entry, entry=f"{inside}/{entry.entry}") for entry in table.rejected
-        ]
-    if not has_split and any("split" in row for _, row in joined.rows):
-        joined.columns.append("split")
-    return joined
-
-
-def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:
-    """Read a table by the suffix of its name; a byte order mark wins over ``encoding``."""
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty: expected one row per caption")
-    _check_size(path, path.stat().st_size)
+    path = root / name
     try:
+        size = path.stat().st_size
+        if size == 0:
+            raise ValueError(f"{name} is empty: expected one row per caption")
+        _check_size(name, size)
         if path.suffix.lower() == ".parquet":
-            return _read_parquet(path)
-        text = _decode(path, encoding)
-        return (
-            _read_json_lines(path, text)
-            if path.suffix.lower() == ".jsonl"
-            else _read_delimited(path, text)
-        )
+            return _read_parquet(path, name)
+        text = _decode(path, name, encoding)
+        is_lines = path.suffix.lower() == ".jsonl"
+        return _read_json_lines(name, text) if is_lines else _read_delimited(name, text)
     except MemoryError as error:
         raise ValueError(
-            f"{path} needs more memory than this machine has: split it, and the images with it"
+            f"{name} needs more memory than this machine has: split it, and the images with it"
         ) from error
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error.strerror}") from error
 
 
-def _check_size(path: Path, size: int, rows: int = 0) -> None:
+def _check_size(name: str, size: int, rows: int = 0) -> None:
     if size > MAX_BYTES or rows > MAX_ROWS:
         raise ValueError(
-            f"{path} has {size / 2**20:,.0f} MiB and {rows:,} rows, more than "
+            f"{name} has {size / 2**20:,.0f} MiB and {rows:,} rows, more than "
             f"{MAX_BYTES // 2**20:,} MiB or {MAX_ROWS:,} rows: split it, and the images with it"
         )
 
 
-def _decode(path: Path, encoding: str) -> str:
+def _decode(path: Path, name: str, encoding: str) -> str:
+    """Return the text of a table; bytes that are not in its encoding become surrogates."""
     data = path.read_bytes()
     marks = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
     encoding = next((name for mark, name in marks.items() if data.startswith(mark)), encoding)
     try:
-        text = data.decode(encoding)
+        text = data.decode(encoding, "surrogateescape")
     except LookupError as error:
         raise ValueError(
             f"encoding is {encoding!r}: expected the name of a text encoding, such as utf-8"
         ) from error
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ValueError(
-            f"{path}, line {line}: byte {data[error.start]:#04x} is not {encoding}: save the "
-            "table as UTF-8, or set encoding: cp1252 for a table of Windows"
-        ) from error
+        raise ValueError(f"{name} is not {encoding}: {error.reason}; {ENCODING}") from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise ValueError(
-            f"{path}, line {line}: a zero byte, so this is not a text table: save it as UTF-8 text"
+            f"{name}, line {line}: a zero byte, so this is not a text table: save it as UTF-8 text"
         )
+    lines = text.splitlines()
+    bad = [number for number, line in enumerate(lines, 1) if _bad_byte(line)]
+    if bad and (bad[0] == 1 or 2 * len(bad) >= len(lines) - 1):
+        raise ValueError(f"{name}, line {bad[0]}: {_bad_byte(lines[bad[0] - 1])}: {ENCODING}")
     return text
 
 
-def _read_delimited(path: Path, text: str) -> CaptionTable:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(text)
+def _bad_byte(text: str) -> str | None:
+    """Return what is wrong with a text that has bytes of another encoding."""
+    found = _BAD_BYTE.search(text)
+    return f"byte {ord(found[0]) - 0xDC00:#04x} is not UTF-8" if found else None
+
+
+def _read_delimited(name: str, text: str) -> CaptionTable:
+    delimiter = "\t" if name.lower().endswith(".tsv") else _delimiter(text)
     if "\r" in text.replace("\r\n", "") and "\n" not in text:
         text = text.replace("\r", "\n")
+    # A blank before a quote belongs to no field, in the whole table or nowhere.
+    has_blanks = re.search(rf'{re.escape(delimiter)} +"', text) is not None
     with _long_fields():
-        lines = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        lines = csv.reader(
+            StringIO(text, newline=""),
+            delimiter=delimiter,
+            strict=True,
+            skipinitialspace=has_blanks,
+        )
         try:
             if text.startswith("sep="):  # the first line of Excel's exports
                 next(lines)
-            header = [name.strip() for name in next(lines)]
-            duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
+            header = _without_end(next((line for line in lines if any(line)), []), 0)
+            header = [column.strip() for column in header]
+            duplicates = sorted(column for column, count in Counter(header).items() if count > 1)
             if duplicates:
                 raise ValueError(
-                    f"{path}: two columns are called {duplicates[0]!r}: rename one of them"
+                    f"{name}: two columns are called {duplicates[0]!r}: rename one of them"
                 )
-            table = CaptionTable(path, header, delimiter=delimiter)
+            table = CaptionTable(name, header, delimiter=delimiter)
             number = lines.line_num + 1
-            for values in lines:
-                place, number = f"{path.name}, line {number}", lines.line_num + 1
+            for line in lines:
+                place, number = f"{name}, line {number}", lines.line_num + 1
+                values = _without_end(line, len(header))
                 if not any(value.strip() for value in values):
                     continue
                 if len(values) != len(header):
@@ -276,23 +263,33 @@ def _read_delimited(path: Path, text: str) -> CaptionTable:
                     table.reject(
                         place, f"{len(values)} fields, but the header has {len(header)}{quote}"
                     )
+                elif problem := _bad_byte("".join(values)):
+                    table.reject(place, f"{problem}: {ENCODING}")
                 else:
                     table.rows.append((place, dict(zip(header, values, strict=True))))
         except csv.Error as error:
-            line, problem = lines.line_num, str(error)
+            line_number, problem = lines.line_num, str(error)
             if "unexpected end" in problem:
-                line, problem = number, "a quote opens here, and none closes it"
+                line_number, problem = number, "a quote opens here, and none closes it"
             raise ValueError(
-                f"{path}, line {line}: {problem}: put quotes around a whole field, and write a "
-                "quote inside it twice"
+                f"{name}, line {line_number}: {problem}: put quotes around a whole field, and write "
+                "a quote inside it twice"
             ) from error
     return table
+
+
+def _without_end(values: list[str], most: int) -> list[str]:
+    """Return the fields of a line without empty ones at its end, beyond the first ``most``."""
+    end = len(values)
+    while end > most and not values[end - 1].strip():
+        end -= 1
+    return values[:end]
 
 
 def _delimiter(text: str) -> str:
     """Return the delimiter that the first line has most often, such as "sep=;"; a comma if it has
     none."""
-    header = text.split("\n", 1)[0]
+    header = text.lstrip("\r\n").split("\n", 1)[0]
     return max(DELIMITERS, key=lambda delimiter: (header.count(delimiter), delimiter == ","))
 
 
@@ -306,13 +303,15 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def _read_json_lines(path: Path, text: str) -> CaptionTable:
-    table = CaptionTable(path, [])
+def _read_json_lines(name: str, text: str) -> CaptionTable:
+    table = CaptionTable(name, [])
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        place = f"{path.name}, line {number}"
+        place = f"{name}, line {number}"
         try:
+            if problem := _bad_byte(line):
+                raise ValueError(f"{problem}: {ENCODING}")
             row = json.loads(line)
             "".join(
                 row if isinstance(row, dict) else ()
@@ -329,44 +328,103 @@ def _read_json_lines(path: Path, text: str) -> CaptionTable:
             continue
         table.add(place, row)
     if not table.rows:
-        raise ValueError(f"{path} has no line with a JSON object: expected one object per line")
+        raise ValueError(f"{name} has no line with a JSON object: expected one object per line")
     return table
 
 
-def _read_parquet(path: Path) -> CaptionTable:
+def _read_parquet(path: Path, name: str) -> CaptionTable:
+    """Read all columns but the bytes of images, of which the paths are read."""
     try:
-        described = pq.read_metadata(path)
-        unpacked = sum(
-            described.row_group(number).total_byte_size
-            for number in range(described.num_row_groups)
-        )
-        _check_size(path, unpacked, described.num_rows)
-        table = CaptionTable(path, described.schema.to_arrow_schema().names)
-        batches = pq.ParquetFile(path).iter_batches()
-        if (
-            sum(_decoded_bytes(column) for batch in batches for column in batch.columns)
-            > MAX_DECODED
-        ):
-            raise ValueError(
-                f"{path} has values of more than {MAX_DECODED // 2**20:,} MiB: split it"
-            )
-        rows = pq.read_table(path).to_pylist()
+        with pq.ParquetFile(path) as file:
+            described, schema = file.metadata, file.schema_arrow
+            groups = range(described.num_row_groups)
+            embedded = embedded_images(schema)
+            unpacked = sum(described.row_group(number).total_byte_size for number in groups)
+            _check_size(name, 0 if embedded else unpacked, described.num_rows)
+            table = CaptionTable(name, schema.names)
+            columns = [column for column in schema.names if column != embedded]
+            if embedded and pa.types.is_struct(schema.field(embedded).type):
+                columns.append(f"{embedded}.path")
+            decoded, rows = 0, list[dict[str, Any]]()
+            for batch in file.iter_batches(columns=columns):
+                decoded += sum(map(_decoded_bytes, batch.columns))
+                if decoded > MAX_DECODED:
+                    raise ValueError(
+                        f"{name} has values of more than {MAX_DECODED // 2**20:,} MiB: split it"
+                    )
+                rows += _rows(table, batch, len(rows))
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a Parquet table: {error}") from error
-    table.rows = [(f"{path.name}, row {number}", row) for number, row in enumerate(rows, start=1)]
+        raise ValueError(f"{name} is not a Parquet table: {error}") from error
+    table.rows = [(f"{name}, row {number}", row) for number, row in enumerate(rows, start=1)]
     return table
+
+
+def embedded_images(schema: pa.Schema) -> str | None:
+    """Return the column of images in a Parquet file that has their bytes, as those of the Hugging
+    Face hub have; None if there is none."""
+    column = recognize(schema.names, "image")
+    type_ = None if column is None else schema.field(column).type
+    is_struct = type_ is not None and pa.types.is_struct(type_)
+    return column if is_struct and type_.get_field_index("bytes") >= 0 else None
+
+
+def is_embedded(path: Path) -> bool:
+    """Return whether a file is a Parquet file with the bytes of images."""
+    if path.suffix.lower() != ".parquet" or not path.is_file():
+        return False
+    try:
+        return embedded_images(pq.read_schema(path)) is not None
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def _rows(table: CaptionTable, batch: pa.RecordBatch, start: int) -> list[dict[str, Any]]:
+    """Return the rows of a batch; times outside the years 1 to 9999 are none, and are listed."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for column, values in columns.items():
+        if pa.types.is_temporal(values.type):
+            columns[column] = _times(table, column, values, start)
+    return [
+        dict(zip(columns, row, strict=True))
+        for row in zip(
+            *(
+                values.to_pylist() if isinstance(values, pa.Array) else values
+                for values in columns.values()
+            ),
+            strict=True,
+        )
+    ]
+
+
+def _times(table: CaptionTable, column: str, values: pa.Array, start: int) -> list[Any]:
+    try:
+        return values.to_pylist()
+    except (OverflowError, ValueError):
+        found = list[Any]()
+        for number, value in enumerate(values, start + 1):
+            try:
+                found.append(value.as_py())
+            except (OverflowError, ValueError):
+                found.append(None)
+                reason = f"{column} is outside the years 1 to 9999: left out"
+                table.reject(f"{table.name}, row {number}", reason, kind="value")
+        return found
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    if isinstance(column, pa.ListArray | pa.LargeListArray):
-        return int(column.nbytes) + _decoded_bytes(column.flatten())
+    """Return the bytes of values, of which a dictionary has many in little space."""
+    nested: list[pa.Array] = []
+    if isinstance(column, pa.MapArray):
+        nested = [column.keys, column.items]
+    elif isinstance(column, pa.ListArray | pa.LargeListArray | pa.StructArray):
+        nested = [column.flatten()] if not isinstance(column, pa.StructArray) else column.flatten()
     if isinstance(column, pa.DictionaryArray) and column.dictionary.type in (
         pa.string(),
         pa.large_string(),
     ):
         lengths = pc.binary_length(column.dictionary).take(column.indices)
         return int(column.nbytes) + int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
-    return int(column.nbytes)
+    return int(column.nbytes) + sum(map(_decoded_bytes, nested))
 
 
 @dataclass(frozen=True)
@@ -374,7 +432,7 @@ class CaptionColumns:
     """Names of the columns of a caption table."""
 
     image: str  # path of the image file, relative to the folder
-    caption: str  # a caption, or a list of captions
+    caption: str | None  # a caption, or a list of captions
     split: str | None
     phrases: str | None
     others: tuple[str, ...]  # kept as metadata
@@ -382,13 +440,20 @@ class CaptionColumns:
 
 
 def choose_columns(
-    columns: Sequence[str], given: Mapping[str, str | None], table: str
+    columns: Sequence[str],
+    given: Mapping[str, str | None],
+    table: str,
+    required: Collection[str] = REQUIRED,
+    roles: Collection[str] = ROLES,
 ) -> CaptionColumns:
     """Return the column of each role: the ``given`` one, or the column that is recognized by its
     name."""
     chosen: dict[str, str | None] = {}
     for role, names in KNOWN.items():
         name = given.get(role)
+        if role not in roles:
+            chosen[role] = None
+            continue
         if name is not None and name not in columns:
             raise ValueError(
                 f"{table} has no column {name!r} ({role}_column); it has "
@@ -397,7 +462,7 @@ def choose_columns(
         chosen[role] = name or _recognize(
             columns, names, taken={name for name in given.values() if name}
         )
-        if chosen[role] is None and role in REQUIRED:
+        if chosen[role] is None and role in required:
             raise ValueError(
                 f"{table}: no column is recognized as the {role}'s ({', '.join(names[:4])} "
                 f"...); it has {', '.join(map(repr, columns))}. The first line must name the "
@@ -405,7 +470,6 @@ def choose_columns(
             )
     image, caption = chosen["image"], chosen["caption"]
     assert image is not None
-    assert caption is not None
     if image == caption:
         raise ValueError(
             f"{table}: image and caption are both read from {image!r}: set image_column and "

@@ -1,45 +1,41 @@
 """The files of a folder of images."""
 
 import os
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote
 
 from bifocal.datasets.base import RejectedEntry
+from bifocal.durable import is_inside
 from bifocal.progress import log_line, printable
 
-IMAGE_SUFFIXES = frozenset(
-    {
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".png",
-        ".gif",
-        ".bmp",
-        ".tif",
-        ".tiff",
-        ".webp",
-        ".ppm",
-        ".pgm",
-        ".pnm",
-        ".jp2",
-        ".avif",
-        ".heic",
-        ".heif",
-    }
-)
-TEXT_SUFFIXES = frozenset({".txt"})
+IMAGE_SUFFIXES = frozenset({
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm", ".jp2",
+    ".avif", ".heic", ".heif",
+})  # fmt: skip
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
-READ = (*IMAGE_SUFFIXES, *TEXT_SUFFIXES, *TABLES, *ARCHIVES, ".json")
+READ = (*IMAGE_SUFFIXES, *TABLES, *ARCHIVES, ".txt", ".json")
 """Ends of the names of files that are read."""
+ADVICE = {
+    (".txt", ".json", ".ndjson", ".caption", ".cap", ".token", ".xmp", ".xlsx", ".ods", *TABLES):
+        "captions are a table called captions or metadata, or photo.txt or photo.json beside photo.jpg",
+    (*ARCHIVES, ".zst", ".bz2", ".xz", ".7z", ".rar"):
+        "zip and tar files are read in a folder without images: unpack others",
+    (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".psd", ".svg", ".jxl", ".mov", ".mp4", ".img"):
+        "save photographs as JPEG or PNG",
+}  # fmt: skip
+"""What to do with files that were not used, by the ends of their names."""
 WRITTEN = ("artifacts/dataset", "artifacts/onnx", "artifacts/collection", "page/gallery.js")
-"""Contents of a run folder, and of a static copy of the page: their pictures are results."""
+"""Contents of a run folder, and of a copy of the page of earlier versions: results."""
+BINS = frozenset({
+    "@eadir", "@tmp", "#recycle", "#snapshot", "@recycle", "@recently-snapshot", "$recycle.bin", "recycler",
+    "system volume information", "lost+found", "__macosx",
+})  # fmt: skip
+"""Folders of systems with thumbnails and deleted files, in lower case."""
+BIN = "thumbnails or deleted files of a system"
 LINK = "a link out of the folder, or to another folder: copy the files"
 NOT_UTF8 = "its name is not UTF-8: rename it"
 MAX_DEPTH, DEEP = 100, "in more than 100 folders: move it up"
@@ -53,107 +49,57 @@ class Folder:
 
     root: Path
     images: Sequence[str]
-    texts: Sequence[str]  # files that may have the captions of an image
     others: Sequence[str] = ()
-    left_out: Sequence[
-        tuple[str, str]
-    ] = ()  # names of files and folders that cannot be read, with the reason
-
-    def rejected(self) -> list[RejectedEntry]:
-        """Return the files and folders that are left out, with the reason."""
-        return [RejectedEntry("image", name, reason) for name, reason in self.left_out]
-
-    def log_unread(self) -> None:
-        """Print how many files have types that are not read, if any have."""
-        unread = [name for name in self.others if not name.lower().endswith(READ)]
-        types = Counter(PurePosixPath(name).suffix.lower() or "without a suffix" for name in unread)
-        if unread:
-            kinds = ", ".join(kind for kind, _ in types.most_common(SHOWN))
-            log_line(
-                f"{len(unread):,} files are not read ({kinds}), such as {unread[0]}: save "
-                "photographs as JPEG or PNG"
-            )
-
-    def leads_out(self, path: str) -> bool:
-        """Return whether a path leads out of the folder by a link; False for an absolute path and
-        one with ".."."""
-        parts = PurePosixPath(path).parts
-        if path in self.listed or ".." in parts or PurePosixPath(path).is_absolute():
-            return False
-        return is_outside(self.root / path, os.path.realpath(self.root))
-
-    def find(self, name: str) -> str:
-        r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is
-        none.
-
-        The exact name wins. Backslashes, "./", Unicode composition, an encoding for URLs, case and
-        a missing suffix may differ. Of a path in another folder, as many last parts count as one
-        image has.
-        """
-        given = name.strip().replace("\\", "/").removeprefix("./")
-        if given in self.listed:
-            return given
-        plain = unicodedata.normalize("NFC", given)
-        for path in (plain, unicodedata.normalize("NFC", unquote(plain))):
-            if path in self._by_name:
-                return self._by_name[path]
-            parts = [] if ".." in path.split("/") else path.split("/")
-            for start in range(len(parts)):
-                end = "/".join(parts[start:])
-                found = [
-                    image
-                    for image in self._by_last_part.get(parts[-1], [])
-                    if f"/{image}".endswith(f"/{end}")
-                ]
-                if found:
-                    return found[0] if len(found) == 1 else plain
-        found = self._by_spelling.get(plain.casefold(), [])
-        return found[0] if len(found) == 1 else plain
+    left_out: Sequence[RejectedEntry] = ()
+    unknown: Sequence[str] = ()  # folders that cannot be listed
 
     @cached_property
     def listed(self) -> frozenset[str]:
         """Paths of the images."""
         return frozenset(self.images)
 
-    @cached_property
-    def _by_name(self) -> dict[str, str]:
-        return {unicodedata.normalize("NFC", image): image for image in self.images}
-
-    @cached_property
-    def _by_last_part(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for name, image in self._by_name.items():
-            found.setdefault(name.rpartition("/")[2], []).append(image)
-        return found
-
-    @cached_property
-    def _by_spelling(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for name, image in self._by_name.items():
-            for spelling in (name, str(PurePosixPath(name).with_suffix(""))):
-                found.setdefault(spelling.casefold(), []).append(image)
-        return found
+    def has(self, name: str) -> bool:
+        """Return whether a path names an image, or another file that is in the folder."""
+        if name in self.listed:
+            return True
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not is_utf8(name) or "\0" in name:
+            return False
+        file = self.root / name
+        return file.is_file() and is_inside(self.root, file)
 
 
 def list_folder(root: Path) -> Folder:
-    """List the files below ``root``; hidden files, links to folders or out of ``root``, runs and
-    copies of the page are left out.
+    """List the files below ``root``; hidden files, links to folders or out of ``root``, runs,
+    copies of the page, thumbnails and recycle bins are left out.
     """
-    found, left_out = list[str](), list[tuple[str, str]]()
-    real = os.path.realpath(root)
+    found, left_out, unknown = list[str](), list[RejectedEntry](), list[str]()
     if not is_utf8(os.fspath(root)):
         raise ValueError(f"{printable(root)}: {NOT_UTF8}")
+
+    def leave_out(name: str, reason: str, *, is_image: bool) -> None:
+        left_out.append(RejectedEntry("image", printable(name), reason, intentional=not is_image))
+
+    def fail(error: OSError) -> None:
+        name = os.path.relpath(error.filename, root)
+        if name == ".":
+            raise error
+        unknown.append(name)
+        leave_out(name, f"cannot be listed: {error.strerror}", is_image=True)
 
     def reason(name: str, *, is_folder: bool) -> str | None:
         if not is_utf8(name):
             return NOT_UTF8
         if is_folder and name.count("/") >= MAX_DEPTH:
             return DEEP
-        is_bad_link = (root / name).is_symlink() and (is_folder or is_outside(root / name, real))
+        if is_folder and PurePosixPath(name).name.lower() in BINS:
+            return BIN
+        path = root / name
+        is_bad_link = path.is_symlink() and (is_folder or not is_inside(root, path))
         return LINK if is_bad_link else None
 
-    for path, folders, files in os.walk(root, followlinks=False):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    for path, folders, files in os.walk(root, onerror=fail, followlinks=False):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         if is_written(Path(path)):
             if path != os.fspath(root):
                 folders.clear()
@@ -161,14 +107,18 @@ def list_folder(root: Path) -> Folder:
             folders[:] = [name for name in folders if name not in ("artifacts", "page")]
         inside = Path(path).relative_to(root).as_posix()
         prefix = "" if inside == "." else f"{inside}/"
-        for name in [*folders, *(name for name in files if not name.startswith("."))]:
-            why = reason(prefix + name, is_folder=name in folders)
-            if why is not None:
-                left_out.append((printable(prefix + name), why))
-            elif name not in folders:
+        for name in list(folders):
+            if why := reason(prefix + name, is_folder=True):
+                folders.remove(name)
+                leave_out(prefix + name, why, is_image=why in (DEEP, NOT_UTF8))
+        for name in files:
+            if name.startswith("."):
+                continue
+            if why := reason(prefix + name, is_folder=False):
+                leave_out(prefix + name, why, is_image=_is_image(name))
+            else:
                 found.append(prefix + name)
-        folders[:] = [name for name in folders if reason(prefix + name, is_folder=True) is None]
-    return _classified(root, found, left_out)
+    return _classified(root, found, left_out, unknown)
 
 
 def folder_of_names(root: Path, names: Iterable[str]) -> Folder:
@@ -184,20 +134,58 @@ def folder_of_names(root: Path, names: Iterable[str]) -> Folder:
     omitted = tuple(
         f"{run}/" if run else place for run in runs for place in ("/artifacts/", "/page/")
     )
-    return _classified(root, [path[1:] for path in paths if not path.startswith(omitted)])
+    kept, bins = list[str](), dict[str, RejectedEntry]()
+    for path in (path for path in paths if not path.startswith(omitted)):
+        parts = path[1:].split("/")
+        place = next((n for n, part in enumerate(parts[:-1]) if part.lower() in BINS), None)
+        if place is None:
+            kept.append(path[1:])
+            continue
+        name = printable("/".join(parts[: place + 1]))
+        bins[name] = RejectedEntry("image", name, BIN, intentional=True)
+    return _classified(root, kept, bins.values())
 
 
 def _classified(
-    root: Path, names: Iterable[str], left_out: Iterable[tuple[str, str]] = ()
+    root: Path,
+    names: Iterable[str],
+    left_out: Iterable[RejectedEntry] = (),
+    unknown: Iterable[str] = (),
 ) -> Folder:
-    images, texts, others = list[str](), list[str](), list[str]()
+    images, others = list[str](), list[str]()
     for name in sorted(names):
-        _, dot, letters = name.rpartition(".")
-        suffix = dot + letters.lower()
-        (
-            images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others
-        ).append(name)
-    return Folder(root, images, texts, others, sorted(left_out))
+        (images if _is_image(name) else others).append(name)
+    ordered = sorted(left_out, key=lambda entry: entry.entry)
+    return Folder(root, images, others, ordered, sorted(unknown))
+
+
+def _is_image(name: str) -> bool:
+    _, dot, letters = name.rpartition(".")
+    return dot + letters.lower() in IMAGE_SUFFIXES
+
+
+def unused_files(folder: Folder, used: Collection[str]) -> list[str]:
+    """Return a sentence for each kind of files that were not used, the most frequent first."""
+    unused = [name for name in folder.others if name not in used]
+    kinds = Counter(PurePosixPath(name).suffix.lower() or "other" for name in unused)
+    lines = []
+    for kind, count in kinds.most_common(SHOWN):
+        first = next(
+            name for name in unused if (PurePosixPath(name).suffix.lower() or "other") == kind
+        )
+        advice = next((f": {text}" for ends, text in ADVICE.items() if kind in ends), "")
+        files = f"{kind} file was" if count == 1 else f"{kind} files were"
+        lines.append(f"{count:,} {files} not used, such as {printable(first)}{advice}")
+    others = kinds.total() - sum(count for _, count in kinds.most_common(SHOWN))
+    return [*lines, *([f"{others:,} files of other types were not used"] if others else [])]
+
+
+def log_reasons(entries: Iterable[RejectedEntry]) -> None:
+    """Print the entries that are left out on purpose, by their reasons."""
+    own = [entry for entry in entries if entry.intentional]
+    for reason, count in Counter(entry.reason for entry in own).items():
+        first = next(entry.entry for entry in own if entry.reason == reason)
+        log_line(f"{count:,} left out, such as {first}: {reason}")
 
 
 def is_utf8(name: str) -> bool:
@@ -208,8 +196,3 @@ def is_utf8(name: str) -> bool:
 def is_written(folder: Path) -> bool:
     """Return whether a folder has the files of a run, or of a static copy of the page."""
     return any((folder / name).exists() for name in WRITTEN)
-
-
-def is_outside(path: Path, real_root: str) -> bool:
-    """Return whether a path leads out of a resolved folder by a link."""
-    return os.path.commonpath([os.path.realpath(path), real_root]) != real_root

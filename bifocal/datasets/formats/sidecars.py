@@ -1,12 +1,14 @@
 """Captions beside each image: ``photo.txt`` with one caption per line, or ``photo.json`` as
 img2dataset writes it."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+import re
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bifocal.datasets.base import RejectedEntry
-from bifocal.datasets.formats.caption_table import CaptionTable
+from bifocal.datasets.formats.caption_table import MAX_CHARACTERS, CaptionTable
 from bifocal.datasets.formats.folder import Folder
 from bifocal.onnx.files import open_regular, parse_json
 
@@ -16,46 +18,73 @@ MAX_BYTES = 2**20
 IMAGE, CAPTION = "\0image", "\0caption"  # columns of the table: no key of a user has such a name
 KEYS = ("caption", "text", "captions", "texts")
 """Keys of a caption, or of a list of captions, in a JSON file."""
+_LABEL = re.compile(r"\S+(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*")
+"""Line of a label file, such as those of YOLO and KITTI: a class and its numbers."""
+
+LABELS = "labels with numbers, such as those of YOLO, and no captions"
 
 
-def read_sidecars(folder: Folder) -> CaptionTable:
+def read_sidecars(folder: Folder, *, is_captioned: bool = False) -> tuple[CaptionTable, set[str]]:
     """Return one row per image that has a text file (a caption per line) or a JSON file of its own
-    name.
+    name, and the files that were used.
 
     In a JSON file, ``caption`` or ``text`` is the caption unless there is a text file; other values
-    are metadata.
+    are metadata. Text files of labels have no captions.
+
+    Args:
+        is_captioned: a table has the captions, so that only values of JSON files are read.
     """
-    root, table = folder.root, CaptionTable(folder.root, [IMAGE, CAPTION])
-    parts = ((*name.rpartition("."), name) for name in sorted((*folder.texts, *folder.others)))
-    beside = {stem + dot + suffix.lower(): name for stem, dot, suffix, name in parts}
+    table, used = CaptionTable("", [IMAGE, CAPTION]), set[str]()
+    beside = _Beside(folder.others)
     for image in folder.images:
         stem = image.rpartition(".")[0]
-        text, values = (beside.get(stem + suffix) for suffix in SUFFIXES)
+        text, values = (beside.find(stem, suffix) for suffix in SUFFIXES)
         row: dict[str, Any] = {}
+        if is_captioned:
+            text = None
+        used |= {name for name in (text, values) if name is not None}
         try:
-            row |= _metadata(root / values) if values is not None else {}
-            lines = _lines(root / text) if text is not None else None
+            row |= _metadata(folder.root / values) if values is not None else {}
+            lines = _lines(folder.root / text) if text is not None else None
+            if lines and all(map(_LABEL.fullmatch, lines)):
+                table.rejected.append(RejectedEntry("caption", str(text), LABELS, intentional=True))
+                lines = None
         except ValueError as error:
-            table.reject(stem, str(error))
+            if not is_captioned:
+                table.reject(stem, str(error))
             continue
-        keys = [key for key in KEYS if key in row]
-        if lines is None and not keys:
+        for name in [name for name, value in row.items() if len(str(value)) > MAX_CHARACTERS]:
+            table.reject(stem, f"{name} has more than {MAX_CHARACTERS:,} characters", kind="value")
+            del row[name]
+        keys = [] if is_captioned else [key for key in KEYS if key in row]
+        if lines is None and not row:
             continue
-        # Without a text file, one key is the caption; all others are the user's.
-        table.add(
-            image, {IMAGE: image, CAPTION: row.pop(keys[0]) if lines is None else lines} | row
-        )
-    return table
+        captions: dict[str, Any] = {} if lines is None else {CAPTION: lines}
+        if keys and lines is None:  # all other keys are the user's
+            captions = {CAPTION: row.pop(keys[0])}
+        elif keys and row[keys[0]] in (lines, *(lines or ())):
+            del row[keys[0]]
+        table.add(image, {IMAGE: image} | captions | row)
+    return table, used
 
 
-def unused_sidecars(
-    root: Path, texts: Sequence[str], images: Sequence[str]
-) -> Iterator[RejectedEntry]:
-    """Yield the text files that lie beside no image."""
-    stems = {str(PurePosixPath(image).with_suffix("")) for image in images}
-    for text in texts:
-        if str(PurePosixPath(text).with_suffix("")) not in stems:
-            yield RejectedEntry("caption", text, f"no image of this name beside it in {root}")
+class _Beside:
+    """Files by the stems of their names; a stem may be composed in another way than its image's."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._exact: dict[str, str] = {}
+        self._composed: dict[str, list[str]] = {}
+        for name in names:
+            stem, dot, suffix = name.rpartition(".")
+            key = stem + dot + suffix.lower()
+            self._exact[key] = name
+            self._composed.setdefault(unicodedata.normalize("NFC", key), []).append(name)
+
+    def find(self, stem: str, suffix: str) -> str | None:
+        """Return the file of a stem with a suffix in any case."""
+        key = stem + suffix
+        found = self._composed.get(unicodedata.normalize("NFC", key), [])
+        return self._exact.get(key) or (found[0] if len(found) == 1 else None)
 
 
 def _lines(path: Path) -> list[str]:

@@ -140,7 +140,7 @@ class CollectionEmbedder:
         if not finished.items and len(entries) == len(source.entries):
             raise ValueError(
                 f"no image of {source.root} can be embedded. The first problems: "
-                f"{_first(run.problems)}"
+                f"{_first([*run.problems, *source.rejected])}"
             )
         if finished.rejected:
             log_line(f"rejected: {finished.rejected} images, see rejected.parquet")

@@ -1,10 +1,11 @@
 """Images for a collection, with captions and metadata: from a dataset, a folder, a table or an
 archive."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -13,19 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.datasets.base import META
+from bifocal.datasets.base import META, RejectedEntry
 from bifocal.datasets.dataset import Dataset
-from bifocal.datasets.formats.archives import remove_all_but, unpack
-from bifocal.datasets.formats.caption_rows import check_whole_row
-from bifocal.datasets.formats.caption_table import (
-    SUFFIXES,
-    CaptionTable,
-    read_caption_table,
-    read_tables,
-    recognize,
+from bifocal.datasets.formats.archives import remove_all_but
+from bifocal.datasets.formats.caption_rows import NO_IMAGE
+from bifocal.datasets.formats.caption_table import REQUIRED
+from bifocal.datasets.formats.folder import Folder
+from bifocal.datasets.formats.user_files import (
+    Reading,
+    UserFiles,
+    read_listing,
+    read_user_files,
 )
-from bifocal.datasets.formats.folder import ARCHIVES, Folder, list_folder
-from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE, metadata_table
 from bifocal.onnx.files import open_regular
@@ -42,10 +42,8 @@ from bifocal.search.collection.format import (
     file_states,
 )
 
-EXPECTED = (
-    "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, "
-    ".jsonl, .parquet)"
-)
+HOW = Reading(roles=REQUIRED)
+"""Splits and phrases of a table are metadata of a collection."""
 
 
 @dataclass(frozen=True)
@@ -146,139 +144,54 @@ def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
 def files_source(source: Path, collection: Path, address: str | None = None) -> Source:
     """Return the images of a folder, a table or an archive; captions and metadata are optional.
 
-    - A folder has images, or tar shards (WebDataset), or zip files. ``captions.*`` or
-      ``metadata.*`` (csv, tsv, jsonl, parquet) in it, ``photo.txt`` and ``photo.json`` beside
-      ``photo.jpg`` are read if they are there.
+    - A folder has images, or tar shards (WebDataset), zip files, or Parquet files with images.
+      ``captions.*`` or ``metadata.*`` (csv, tsv, jsonl, parquet) in it and below it, ``photo.txt``
+      and ``photo.json`` beside ``photo.jpg`` are read if they are there.
     - A table has one row per image, and names it in a column such as ``image`` or ``file_name``,
       relative to its own folder. Its captions are optional; other columns are metadata.
     - Archives are unpacked into the collection. ``address`` is the address of a local copy.
     """
-    if source.suffix.lower() in SUFFIXES and source.is_file():
-        folder, table = list_folder(source.parent), read_caption_table(source)
-        root = (
-            str(PurePosixPath(address).parent).replace(":/", "://", 1)
-            if address
-            else str(source.parent.resolve())
-        )
-        return _with_rows(root, folder, table, listed=True)
-    archive = source.is_file() and source.suffix.lower() in ARCHIVES
-    if not archive and not source.is_dir():
-        raise ValueError(f"{source} is not a collection of images: expected {EXPECTED}")
-    folder = Folder(source, [], []) if archive else list_folder(source)
-    names = (
-        []
-        if archive
-        else [name for name in folder.others if "/" not in name and name.lower().endswith(ARCHIVES)]
-    )
-    archives = [source] if archive else [source / name for name in names]
-    rejected: list[tuple[str, str]] = []
-    unpacked = not folder.images and bool(archives)
-    if unpacked:
-        target = collection / UNPACKED
-        for path in archives:
-            inside = target if len(archives) == 1 else target / path.name.partition(".")[0]
-            rejected += [(entry.entry, entry.reason) for entry in unpack(path, inside)]
-        folder = list_folder(target)
-    if not folder.images:
-        raise ValueError(f"{source} has no images: expected {EXPECTED}")
-    root = UNPACKED if unpacked else address or str(source.resolve())
-    table, unread = _beside(folder)
-    return _with_rows(
-        root, folder, table, listed=False, rejected=[*rejected, *unread], unpacked=unpacked
-    )
+    files = read_user_files(source, collection / UNPACKED, HOW)
+    own = source.parent if source.is_file() else source
+    root = str(own.resolve())
+    if files.is_unpacked:
+        root = UNPACKED
+    elif address:
+        parent = str(PurePosixPath(address).parent).replace(":/", "://", 1)
+        root = parent if source.is_file() else address
+    return _source(files, root)
 
 
 def listed_source(folder: Folder, address: str, remote: RemoteImages) -> Source:
     """Return the images of a listed folder at an address; the copies of its tables and captions are
     below its root."""
-    table, unread = _beside(folder)
-    return replace(_with_rows(address, folder, table, listed=False, rejected=unread), remote=remote)
+    return replace(_source(read_listing(folder, HOW), address), remote=remote)
 
 
-def _beside(folder: Folder) -> tuple[CaptionTable, list[tuple[str, str]]]:
-    """Return the captions beside images, and the table that cannot be read as such: another program
-    wrote it."""
-    try:
-        table = read_tables(folder)
-        if table is not None:
-            _image_column(table)
-            return table, []
-    except ValueError as error:
-        return read_sidecars(folder), [("captions", f"not read: {error}")]
-    return read_sidecars(folder), []
-
-
-def _image_column(table: CaptionTable) -> str:
-    column = IMAGE if IMAGE in table.columns else recognize(table.columns, "image")
-    if column is None:
-        raise ValueError(
-            f"{table.path.name}: no column is recognized as the image's (image, file_name, "
-            f"path ...); it has {', '.join(map(repr, table.columns))}"
-        )
-    return column
-
-
-def _with_rows(
-    root: str,
-    folder: Folder,
-    table: CaptionTable,
-    *,
-    listed: bool,
-    rejected: Sequence[tuple[str, str]] = (),
-    unpacked: bool = False,
-) -> Source:
-    """Return a source with the rows of a table; with ``listed``, it has only images that the rows
-    name."""
-    folder.log_unread()
-    column, caption = (
-        _image_column(table),
-        CAPTION if CAPTION in table.columns else recognize(table.columns, "caption"),
-    )
+def _source(files: UserFiles, root: str) -> Source:
+    rows = files.rows
     problems = [
-        *rejected,
-        *((entry.entry, entry.reason) for entry in (*folder.rejected(), *table.rejected)),
+        (entry.entry, entry.reason)
+        for entry in files.rejected
+        if not entry.intentional or entry.kind == "value"
     ]
-    missing = list[str]()
+    by_table: dict[str, list[RejectedEntry]] = {}
+    for entry in rows.missing:
+        by_table.setdefault(re.split(", (?:line|row) ", entry.entry)[0], []).append(entry)
+    for table, missing in by_table.items():
+        first = f"{missing[0].entry}: {missing[0].reason.removesuffix(NO_IMAGE).strip()}"
+        rows_ = "1 row names" if len(missing) == 1 else f"{len(missing):,} rows name"
+        problems.append((table, f"{rows_} no image of the folder, such as {first}"))
     captions: dict[str, list[str]] = {}
-    values: dict[str, Mapping[str, Any]] = {}
-    for place, row in table.rows:
-        name = row.get(column)
-        if not isinstance(name, str) or not name.strip():
-            problems.append((place, f"{column} is {name!r}: expected the path of an image"))
-            continue
-        image = folder.find(name)
-        path = PurePath(image)
-        if is_address(image) or path.is_absolute() or ".." in path.parts or folder.leads_out(image):
-            problems.append((place, f"{image!r} is outside the folder of the table"))
-            continue
-        if not listed and image not in folder.listed:
-            missing.append(f"{place}: {name!r}")
-            continue
-        texts = _texts(row.get(caption)) if caption else []
-        try:
-            check_whole_row(texts, table.delimiter, folder)
-        except ValueError as error:
-            problems.append((place, str(error)))
-            continue
-        values.setdefault(image, row)
-        captions.setdefault(image, []).extend(texts)
-    if missing:
-        reason = (
-            f"{len(missing):,} of {len(table.rows):,} rows name no image of the folder, such "
-            f"as {missing[0]}"
-        )
-        problems.append((table.path.name, reason))
-    others = [name for name in table.columns if name not in (column, caption)]
-    table.set_types(others)
-    names = list(values) if listed else folder.images
-    metadata = metadata_table("item_id", names, values, others) if others else None
-    entries = [Entry(name, name) for name in names]
-    return Source(root, folder.root, entries, captions, metadata, problems, unpacked)
-
-
-def _texts(value: Any) -> list[str]:
-    texts = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    return [text.strip() for text in texts if isinstance(text, str) and text.strip()]
+    for image, text in rows.captions:
+        captions.setdefault(image, []).append(text)
+    values, columns = rows.metadata, dict(rows.columns)
+    if SPLIT not in columns and any(rows.splits.values()):
+        columns[SPLIT] = None
+        values = {image: own | {SPLIT: rows.splits.get(image)} for image, own in values.items()}
+    metadata = metadata_table("item_id", files.images, values, columns) if columns else None
+    entries = [Entry(name, name) for name in files.images]
+    return Source(root, files.folder.root, entries, captions, metadata, problems, files.is_unpacked)
 
 
 def with_origins(

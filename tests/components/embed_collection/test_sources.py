@@ -60,7 +60,12 @@ def test_a_table_names_images_and_keeps_its_other_columns(
     assert [collection.captions(row) for row in range(3)] == [["a", "d"], ["b"], ["c"]]
     assert collection.items.column("meta.price").to_pylist() == [1, 2, 3]
     assert rejected(tmp_path / "collection") == [
-        {"image": "gone.jpg", "reason": "No such file or directory"}
+        {
+            "image": file.name,
+            "reason": "1 row names no image of the folder, such as "
+            f"{file.name}, {'row' if suffix == 'parquet' else 'line'} "
+            f"{6 if suffix == 'csv' else 5}: 'gone.jpg'",
+        }
     ]
 
 
@@ -80,7 +85,7 @@ def test_tar_shards_are_unpacked_and_their_texts_kept(
     embed(inputs, tmp_path / "collection", source=str(tmp_path / "web"))
     collection = Collection.open(tmp_path / "collection")
     assert collection.ids == [
-        f"{'00000' if n < 6 else '00001'}/{image.name}" for n, image in enumerate(images)
+        f"{'00000' if n < 6 else '00001'}.tar/{image.name}" for n, image in enumerate(images)
     ]
     assert collection.captions(7) == [images[7].stem]
     assert collection.items.column("meta.license").to_pylist() == [0] * 6 + [1] * (SCENES - 6)
@@ -129,9 +134,7 @@ def test_images_at_an_address_are_embedded(
 
 def test_sources_without_images_are_refused(inputs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        ValueError, match="has no images: expected a folder of images, of tar shards"
-    ):
+    with pytest.raises(ValueError, match="has no images: expected images and captions"):
         embed(inputs, tmp_path / "collection", source=str(tmp_path / "empty"))
     with pytest.raises(ValueError, match="is not a collection of images"):
         embed(inputs, tmp_path / "collection", source=str(tmp_path / "nothing"))

@@ -154,7 +154,7 @@ def test_a_watched_folder_is_indexed_at_each_change(
         assert "11 images can be searched: 1 new, 0 changed, 0 removed" in until_watching()
         (pictures / "captions.csv").write_text("one,two\n1,2\n")
         assert (
-            "  captions: not read: captions.csv: no column is recognized as the image's"
+            "  captions.csv: not read: captions.csv: no column is recognized as the image's"
             in until_watching()
         )
         (pictures / "captions.csv").unlink()
@@ -250,7 +250,7 @@ def test_a_dry_run_says_what_an_index_would_do_and_writes_nothing(
     assert result.exit_code == 0, result.output
     assert f"11 images, 11 of them new; 1 captions; encoder trained, of {run}" in result.output
     assert "download: none" in result.output
-    assert "1 left out:\n  captions.csv: 1 of 2 rows name no image" in result.output
+    assert "1 left out:\n  captions.csv: 1 row names no image" in result.output
     assert not target.exists()
 
 

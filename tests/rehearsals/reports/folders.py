@@ -352,7 +352,7 @@ def huge_headers(world: World) -> Any:
     names = (
         "bomb.png: ",
         "segments.jpg: too large",
-        "captions: not read",
+        "captions.csv: not read",
         "images can be searched",
     )
     return [*(name in output for name in names), "Traceback" not in output]

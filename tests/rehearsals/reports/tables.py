@@ -195,7 +195,7 @@ def other_places(world: World) -> Any:
     "D13",
     "no row names an image of the folder",
     "open_clip#144",
-    "captions.csv: 12 of 12 rows name no image of the folder",
+    "captions.csv: 12 rows name no image of the folder",
 )
 def no_row(world: World) -> Any:
     world.photos("photos")
@@ -281,7 +281,7 @@ def unread_beside_an_index(world: World) -> Any:
     "D15",
     "a table of exiftool beside photographs",
     "datasets#6777",
-    "captions: not read: metadata.csv: no column is recognized",
+    "metadata.csv: not read: metadata.csv: no column is recognized",
 )
 def foreign_table(world: World) -> Any:
     world.photos("photos")
@@ -358,7 +358,7 @@ def encodings(world: World) -> Any:
         output = inner.index("photos")
         is_read = encoding in ("utf-8-sig", "utf-16")
         seen[encoding] = (
-            len(inner.captions("photos")) == 12 if is_read else "captions: not read: " in output
+            len(inner.captions("photos")) == 12 if is_read else "captions.csv: not read: " in output
         )
     return seen
 
@@ -491,7 +491,9 @@ def large_tables(world: World) -> Any:
     )
     long = world.index("photos")
     texts = [text for texts in world.captions("photos").values() for text in texts]
-    return "captions: not read: " in wide and "Traceback" not in wide + long and "a cat" in texts
+    return (
+        "captions.csv: not read: " in wide and "Traceback" not in wide + long and "a cat" in texts
+    )
 
 
 @reported(

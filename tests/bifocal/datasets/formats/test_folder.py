@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.datasets.formats.folder import folder_of_names, is_utf8, list_folder
+from bifocal.datasets.formats.folder import folder_of_names, is_utf8, list_folder, unused_files
 
 
 def write(root: Path, *names: str) -> None:
@@ -65,13 +65,11 @@ def test_no_bytes_of_a_name_stop_the_list(
     found = list_folder(root)
     valid = {name.decode() + ".jpg" for name in written if is_utf8(os.fsdecode(name))} | {"ok.jpg"}
     assert set(found.images) == valid
-    assert len(found.rejected()) == len(written | {b"ok"}) - len(valid)
-    "".join([*found.images, *(entry.entry for entry in found.rejected())]).encode()
+    assert len(found.left_out) == len(written | {b"ok"}) - len(valid)
+    "".join([*found.images, *(entry.entry for entry in found.left_out)]).encode()
 
 
-def test_names_that_are_not_utf8_and_deep_folders_are_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_that_are_not_utf8_and_deep_folders_are_listed(tmp_path: Path) -> None:
     write(
         tmp_path,
         "ok.jpg",
@@ -88,16 +86,17 @@ def test_names_that_are_not_utf8_and_deep_folders_are_listed(
     assert found.images == ["ok.jpg"]
     deep = "/".join(101 * ["d"])
     utf8 = "its name is not UTF-8: rename it"
-    assert found.left_out == [
+    assert [(entry.entry, entry.reason) for entry in found.left_out] == [
         (r"\xe9t\xe9 2003", utf8),
         (r"caf\xe9.jpg", utf8),
         (deep, "in more than 100 folders: move it up"),
     ]
-    found.log_unread()
-    said = (
-        "4 files are not read (.dng, .cr2, without a suffix), such as a.dng: save photographs "
-        "as JPEG or PNG\n"
-    )
-    assert capsys.readouterr().err == said
+    assert unused_files(found, {"ok.txt"}) == [
+        "2 .dng files were not used, such as a.dng: save photographs as JPEG or PNG",
+        "1 .cr2 file was not used, such as b.CR2: save photographs as JPEG or PNG",
+        "1 other file was not used, such as c",
+        "1 .json file was not used, such as x.json: captions are a table called captions or "
+        "metadata, or photo.txt or photo.json beside photo.jpg",
+    ]
     with pytest.raises(ValueError, match=r"\\xe9t\\xe9 2003: its name is not UTF-8: rename it"):
         list_folder(tmp_path / os.fsdecode(b"\xe9t\xe9 2003"))

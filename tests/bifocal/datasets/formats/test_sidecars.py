@@ -13,7 +13,7 @@ from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
 
 def read(root: Path, image: str = "0.JPG") -> CaptionTable:
     (root / image).touch()
-    return read_sidecars(list_folder(root))
+    return read_sidecars(list_folder(root))[0]
 
 
 @pytest.mark.parametrize("suffix", ["txt", "TXT", "Txt"])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.datasets.formats.folder import Folder
+from bifocal.datasets.formats.names import match_names
 from bifocal.search.collection.sources import Source, files_source
 from tests.bifocal.datasets.corpora.image_folder.writers import picture, prepare
 
@@ -118,7 +119,7 @@ def test_rows_that_name_no_image_are_one_line_of_an_index(tmp_path: Path) -> Non
     assert list(indexed(tmp_path / "photos").rejected) == [
         (
             "captions.csv",
-            "3 of 4 rows name no image of the folder, such as captions.csv, line 3: '1'",
+            "3 rows name no image of the folder, such as captions.csv, line 3: '1'",
         )
     ]
 
@@ -135,7 +136,8 @@ def test_rows_that_name_no_image_are_one_line_of_an_index(tmp_path: Path) -> Non
     ],
 )
 def test_names_find_an_image_by_their_last_parts(images: list[str], name: str, found: Any) -> None:
-    assert Folder(Path("/photos"), images, []).find(name) == (found or name)
+    matched = match_names([name], Folder(Path("/photos"), images))
+    assert matched.images == ({name: found} if found else {})
 
 
 @given(
@@ -146,7 +148,8 @@ def test_names_find_an_image_by_their_last_parts(images: list[str], name: str, f
     )
 )
 def test_the_exact_name_wins(images: list[str]) -> None:
-    folder = Folder(Path("/photos"), images, [])
-    assert [folder.find(name) for name in images] == images
+    folder = Folder(Path("/photos"), images)
+    assert match_names(images, folder).images == {name: name for name in images}
     if len(images) == 1:
-        assert folder.find(unicodedata.normalize("NFD", images[0])) == images[0]
+        name = unicodedata.normalize("NFD", images[0])
+        assert match_names([name], folder).images == {name: images[0]}
