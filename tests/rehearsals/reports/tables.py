@@ -264,7 +264,8 @@ def unread_files(world: World) -> Any:
             )
         output = inner.train("photos")
         seen.append(
-            f"not read: {name.format(image=IMAGES[0])}" in output and "Traceback" not in output
+            f"not used, such as {name.format(image=IMAGES[0])}" in output
+            and "Traceback" not in output
         )
     return seen
 
@@ -274,7 +275,7 @@ def unread_beside_an_index(world: World) -> Any:
     world.photos("photos")
     for image in IMAGES:
         world.write(f"photos/{image[:3]}.caption", "a dog")
-    return "12 files are not read (.caption), such as p00.caption" in world.index("photos")
+    return "12 .caption files were not used, such as p00.caption" in world.index("photos")
 
 
 @reported(
@@ -317,7 +318,7 @@ def splits_of_folders(world: World) -> Any:
     "D15",
     "a table in Windows-1252 beside an index",
     "own",
-    "save the table as UTF-8, or set encoding: cp1252",
+    "save the table as UTF-8; the argument encoding reads others",
 )
 def windows_table(world: World) -> Any:
     world.photos("photos")
