@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from runtime.identity import read_module
+from bifocal.durable.sources import read_module
 
 ROOT = Path(__file__).parents[1]
 WALKED = ("benchmarks", "bifocal.evaluation", "bifocal.metrics")

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bifocal.durable.sources import read_module
 from runtime import artifacts, identity, shared_store
 from runtime.lineage import lineage_run
 from runtime.mlflow import log_datasets, log_metrics, stage_run
@@ -42,9 +43,7 @@ class Job:
         # Paths of local copies differ between machines.
         written = self.component.user_paths(self.values.get(self.component.name, {}))
         modules = identity.user_modules(self.params.model_dump(mode="json"))
-        hashes = {
-            name: identity.read_module(file.read_bytes()).hash for name, file in modules.items()
-        }
+        hashes = {name: read_module(file.read_bytes()).hash for name, file in modules.items()}
         return {
             **({"modules": hashes} if hashes else {}),
             "component": self.component.name,

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from bifocal.durable.changes import write_once
 from bifocal.durable.files import delete, replace_file, write_text
 from bifocal.durable.inside import check_own, is_own_tree
-from bifocal.version import __version__
+from bifocal.durable.sources import SourceFiles
 
 KEPT = 30
 """Number of files that the cache keeps, the latest used ones."""
@@ -35,9 +35,10 @@ def cache_folder(name: str) -> Path:
     return home / name
 
 
-def kept(name: str, *key: Any) -> Path:
-    """Return the place in the folder ``name`` of the cache for what this code makes of ``key``."""
-    content = json.dumps([__version__, code_digest(), *key], sort_keys=True, default=str)
+def kept(name: str, *key: Any, code: Iterable[str]) -> Path:
+    """Return the place in the folder ``name`` of the cache for what the modules ``code`` make of
+    ``key``."""
+    content = json.dumps([code_digest(code), *key], sort_keys=True, default=str)
     return cache_folder(name) / hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
@@ -75,8 +76,10 @@ def write_cached(
     key: Sequence[Any], file: Path, write: Callable[..., None], *arguments: Any
 ) -> None:
     """Write a file by ``write(*arguments, file)``, or copy it from the user's cache, which keeps it
-    by ``key``."""
-    place = kept("graphs", version("torch"), file.name, *key)
+    by ``key`` and the code of the functions and objects."""
+    modules = {str(getattr(value, "__module__", "")) for value in (write, *arguments)}
+    code = [name for name in modules if name.startswith("bifocal.")]
+    place = kept("graphs", version("torch"), file.name, *key, code=code)
     if is_intact(place):
         shutil.copyfile(place, file)
         with contextlib.suppress(OSError):
@@ -110,13 +113,16 @@ def _hashes(path: Path) -> str:
     return json.dumps({str(file.relative_to(path)): file_digest(file) for file in files})
 
 
+def code_digest(modules: Iterable[str]) -> str:
+    """Return the SHA-256 of the code that modules of ``bifocal`` import: other code computes again,
+    other comments and other parts do not."""
+    content = json.dumps(dict(_sources().closure(modules).files))
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
 @cache
-def code_digest() -> str:
-    """Return the SHA-256 of the sources of ``bifocal``: other code computes again."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+def _sources() -> SourceFiles:
+    return SourceFiles(Path(__file__).parents[2])
 
 
 def file_digest(file: Path) -> str:

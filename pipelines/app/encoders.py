@@ -121,7 +121,7 @@ def encoder_folder(name: str, weights: Path | None) -> Path:
             f"{source} has no encoders: expected visual/model.onnx and textual/model.onnx, or "
             "open_clip_config.json and open_clip_model.safetensors"
         )
-    return _exported([file], lambda folder: export_towers(source, folder))
+    return _exported([file], lambda folder: export_towers(source, folder), "bifocal.export.towers")
 
 
 def torch_encoder(name: str, weights: Path | None) -> tuple[str, Path]:
@@ -207,7 +207,8 @@ def _small_encoders(weights: Path | None, *, offline: bool = False) -> Path:
         log_line("exporting the encoders to ONNX: once on this machine, for about a minute")
         export_class_sentences(head_of_weights(networks), folder)
 
-    return _exported(sorted(networks.rglob("*.safetensors")), export)
+    code = ("bifocal.export.class_sentences", "bifocal.export.pointing")
+    return _exported(sorted(networks.rglob("*.safetensors")), export, *code)
 
 
 def small_pointing() -> Path | None:
@@ -250,11 +251,11 @@ def small_networks(*, offline: bool = False) -> Path:
         shutil.copyfile(backbone / "model.safetensors", folder / f"{packages.BACKBONE}.safetensors")
         found.copy(folder / packages.SENTENCES)
 
-    return _exported(
-        [backbone / "model.safetensors", *sorted(found.root.rglob("*.safetensors"))], copy
-    )
+    files = [backbone / "model.safetensors", *sorted(found.root.rglob("*.safetensors"))]
+    return _exported(files, copy, TransformerFolder.__module__)
 
 
-def _exported(files: Sequence[Path], write: Callable[[Path], object]) -> Path:
-    """Return the folder in the user's cache that ``write`` makes of files."""
-    return cached_folder(kept("encoders", write.__qualname__, *map(state_of, files)), write)
+def _exported(files: Sequence[Path], write: Callable[[Path], object], *code: str) -> Path:
+    """Return the folder in the user's cache that ``write`` makes of files by ``code``."""
+    key = (write.__qualname__, *map(state_of, files))
+    return cached_folder(kept("encoders", *key, code=code), write)

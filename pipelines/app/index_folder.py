@@ -141,7 +141,7 @@ def name_vectors(encoders: Path, digest: str) -> list[NDArray[np.float32]]:
         for file, sentences in texts.items():
             np.save(partial / file, embedder.embed_sentences(sentences))
 
-    folder = cached_folder(kept("names", digest, texts), write)
+    folder = cached_folder(kept("names", digest, texts, code=["bifocal.onnx.encoders"]), write)
     return [np.load(folder / file, allow_pickle=False) for file in texts]
 
 

@@ -19,11 +19,11 @@ from mlflow.models.model import ModelInfo
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
+from bifocal.durable.sources import source_path
 from bifocal.onnx.pyfunc import open_model
 from bifocal.onnx.text.sentences import ARRAYS
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
-from runtime.identity import source_path
 from runtime.mlflow.connection import allowed
 from runtime.mlflow.parents import kfp_tags
 from runtime.mlflow.registry import COMMIT_TAG, EVALUATION_DIR, is_recorded, reuse_version

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bifocal.durable.sources import LIBRARIES, SourceFiles
 from components.catalog import all_components
-from runtime.identity import LIBRARIES, SourceFiles, import_closure
+from runtime.identity import INFRASTRUCTURE
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
@@ -58,10 +59,8 @@ def before(copy: Path) -> dict[str, dict[str, str]]:
 
 
 def closures(root: Path) -> dict[str, dict[str, str]]:
-    read = SourceFiles(root)
-    return {
-        stage.name: dict(import_closure(root, stage.entry_modules, read).files) for stage in STAGES
-    }
+    read = SourceFiles(root, INFRASTRUCTURE)
+    return {stage.name: dict(read.closure(stage.entry_modules).files) for stage in STAGES}
 
 
 def closures_with(copy: Path, module: str, text: str) -> dict[str, dict[str, str]]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bifocal.durable.sources import SourceFiles
 from components.catalog import all_components, pipeline_components
 from runtime import identity
-from runtime.identity import import_closure, sources
+from runtime.identity import INFRASTRUCTURE, sources
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -73,7 +74,7 @@ def test_closure_follows_imports_strings_and_deferred_names(
     for name, content in {**FILES, "components/train/run.py": f"import bifocal\n{text}\n"}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    closure = import_closure(tmp_path, ["components.train.run"])
+    closure = SourceFiles(tmp_path, INFRASTRUCTURE).closure(["components.train.run"])
     assert set(closure.files) == COMMON | {f"bifocal/{file}" for file in files}
     assert set(closure.packages) == packages
 

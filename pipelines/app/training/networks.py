@@ -182,6 +182,6 @@ def head_of_weights(path: Path) -> Path:
     )
     files = map(state_of, (networks.backbone, *encoder))
     return cached_folder(
-        kept("heads", str(head), *files),
+        kept("heads", str(head), *files, code=["bifocal.export.pointing"]),
         lambda folder: export_head(backbone.describe(), networks.backbone, head, folder, seed=0),
     )

@@ -60,7 +60,7 @@ def packaged_networks() -> Path | None:
 
 
 def _folder() -> Path:
-    return kept("encoders", str(SUMS))
+    return kept("encoders", str(SUMS), code=["bifocal.text.transformer.folder"])
 
 
 def _convert(folder: Path) -> None:

@@ -10,11 +10,13 @@ from bifocal.durable import cached
 from bifocal.durable.cached import (
     cache_folder,
     cached_folder,
+    code_digest,
     is_intact,
     kept,
     state_of,
     write_cached,
 )
+from bifocal.durable.sources import SourceFiles
 
 
 def write(content: str, file: Path) -> None:
@@ -32,7 +34,7 @@ def test_the_latest_used_graphs_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
         assert (tmp_path / "graph.onnx").read_text() == content
     assert (tmp_path / "calls").read_text() == "abcab"
     assert len(list(cache_folder("graphs").iterdir())) == 3  # with the folder of hashes
-    monkeypatch.setattr(cached, "code_digest", lambda: "of other code")
+    monkeypatch.setattr(cached, "code_digest", lambda modules: "of other code")
     write_cached(["b"], tmp_path / "graph.onnx", write, "b")
     assert (tmp_path / "calls").read_text() == "abcabb"
 
@@ -81,7 +83,7 @@ def test_a_folder_of_the_cache_is_made_again_unless_it_is_as_written(
         calls.append(folder)
         (folder / "graph").write_text("good")
 
-    path = kept("encoders", "key")
+    path = kept("encoders", "key", code=[])
     for _ in range(2):
         assert cached_folder(path, write) == path
     assert len(calls) == 1
@@ -106,12 +108,40 @@ def test_the_key_holds_the_code_the_version_and_the_state_of_files(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     weights = tmp_path / "weights"
     weights.write_text("one")
-    seen = [kept("a", state_of(weights))]
+    seen = [kept("a", state_of(weights), code=[])]
     before = weights.stat()
     weights.write_text("two")  # the same size and time
     os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
-    seen.append(kept("a", state_of(weights)))
+    seen.append(kept("a", state_of(weights), code=[]))
     for name in ("code_digest", "__version__"):
         monkeypatch.setattr(cached, name, (lambda: "other") if name == "code_digest" else "other")
-        seen.append(kept("a", state_of(weights)))
+        seen.append(kept("a", state_of(weights), code=[]))
     assert len(set(seen)) == 4
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "is_equal"),
+    [
+        ("export", "import bifocal.network\n\n# Why.\nSIZE = 3\n", True),
+        ("loss", "SCALE = 2\n", True),
+        ("network", "LAYERS = 2\n", False),
+        ("export", "import bifocal.network\nSIZE = 4\n", False),
+    ],
+)
+def test_other_code_of_an_export_has_another_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, is_equal: bool
+) -> None:
+    (tmp_path / "bifocal").mkdir()
+    written = {
+        "export": "import bifocal.network\nSIZE = 3\n",
+        "network": "LAYERS = 1\n",
+        "loss": "",
+    }
+    digests = []
+    for files in (written, {file: text}):
+        for name, content in files.items():
+            (tmp_path / "bifocal" / f"{name}.py").write_text(content)
+        # Each process reads the files once.
+        monkeypatch.setattr(cached, "_sources", lambda: SourceFiles(tmp_path))
+        digests.append(code_digest(["bifocal.export"]))
+    assert (digests[0] == digests[1]) == is_equal
