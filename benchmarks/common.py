@@ -97,10 +97,11 @@ class Report:
 
     def write(self, folder: Path = RESULTS) -> None:
         """Write the results as JSON, one per line. Results of an earlier run that were not measured
-        again are kept."""
+        again are kept, if the metrics that gave them are the same."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.benchmark}.json"
         previous = read_results(file) if file.is_file() else []
+        previous = [result for result in previous if result.measure == self.measure]
         measured = {result.name: result for result in self.results}
         results = [measured.pop(result.name, result) for result in previous]
         lines = [_line(result) for result in [*results, *measured.values()]]

@@ -67,9 +67,7 @@ def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, fl
     return "\n\n".join(parts) + "\n"
 
 
-def photographs(
-    rows: Sequence[Row], results: Results, published: Sequence[Any], record: str = ""
-) -> str:
+def photographs(rows: Sequence[Row], results: Results, record: str = "") -> str:
     """Return the record of photographs; rows without a training keep their lines of ``record``, the
     earlier text."""
     differs, against = (
@@ -80,11 +78,6 @@ def photographs(
         {row.name: results[row.name] for row in rows if row.group == group}
         for group in ("systems", "parts")
     )
-    elsewhere = [["system", "features or data", "caption R@1", "image R@1"]]
-    elsewhere += [
-        [str(entry[key]) for key in ("system", "features", "caption", "image")]
-        for entry in published
-    ]
     tables = {
         group: table(
             results, {name: differs[name] for name in names}, PHOTOGRAPHS, against, record=record
@@ -103,8 +96,6 @@ def photographs(
         tables["changes"],
         gain_table(results, {name: against[name] for name in changes}, record),
         *_missing({name: tuned for name, tuned in results.items() if name not in shown}),
-        "## Published elsewhere",
-        _table(elsewhere),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -86,7 +86,7 @@ def main() -> None:
             if found := measure(training, -math.inf):
                 tuned.chosen, tuned.seeds[training.seed] = training.trial, found
     record = options.output.read_text() if options.output.is_file() else ""
-    text = photographs(rows, results, board["published"], record)
+    text = photographs(rows, results, record)
     options.output.write_text(text)
     print(text)
     report = Report("quality.leaderboard_flickr8k")

@@ -49,6 +49,11 @@ def test_report_prints_results_and_keeps_those_of_a_previous_run(
     ]
     assert all(result.date for result in results)
     assert "peer 5" in capsys.readouterr().out
+    changed = Report("speed.x")
+    changed.measure = "another protocol"
+    changed.add("c", 6.0)
+    changed.write(tmp_path)
+    assert [result.name for result in read_results(tmp_path / "speed.x.json")] == ["c"]
 
 
 def test_a_ratio_that_fell_is_an_error(tmp_path: Path) -> None:

@@ -130,27 +130,24 @@ def test_the_page_holds_trained_rows_and_names_the_others() -> None:
     )
     results = {row.name: Tuned() for row in ROWS}
     results[ROWS[0].name] = Tuned({Trial(): 19.0}, Trial(), {1: first, 2: second})
-    text = pages.photographs(ROWS, results, systems.read_board()["published"])
+    text = pages.photographs(ROWS, results)
     assert f"| {ROWS[0].name} |" in text
     assert "21.0 ± 1.4" in text
     (missing,) = (line for line in text.splitlines() if line.startswith("Not trained yet"))
     assert all(row.name in missing for row in ROWS[1:])
-    below = text.partition("## Published elsewhere")[2]
-    assert all(entry["system"] in below for entry in systems.read_board()["published"])
 
 
 def test_a_row_without_a_training_keeps_its_lines_of_the_record() -> None:
     measures: dict[str, Any] = dict.fromkeys(pages.PHOTOGRAPHS, 20.0)
-    published = systems.read_board()["published"]
     first, second, third = (row.name for row in ROWS[:3])
     before = {row.name: Tuned() for row in ROWS}
     before[first] = Tuned({Trial(): 19.0}, Trial(), {1: measures})
     before[second] = Tuned({Trial(): 18.0}, Trial(), {1: measures})
-    record = pages.photographs(ROWS, before, published)
+    record = pages.photographs(ROWS, before)
     now = {row.name: Tuned() for row in ROWS}
     now[second] = Tuned({Trial(): 30.0}, Trial(), {1: measures | {"recall sum": 31.0}})
     now[third] = Tuned({Trial(): 32.0})
-    text = pages.photographs(ROWS, now, published, record)
+    text = pages.photographs(ROWS, now, record)
     assert f"Measured before this day: {first}.\n" in text
     kept = [line for line in record.splitlines() if line.startswith(f"| {first} |")]
     assert [line for line in text.splitlines() if line.startswith(f"| {first} |")] == kept
