@@ -24,7 +24,10 @@ GRACE_SECONDS = 25
 """After SIGTERM, requests in progress have this time; the body of a request has 20 s to arrive."""
 CONNECTIONS, BACKLOG = 16_384, 2048
 """Connections at a time, of about 20 KiB each, and new ones that wait."""
+FEW_CONNECTIONS = 4096
 HEADER_MILLISECONDS, HEADER_BYTES = 10_000, 32_768
+UNREAD_MILLISECONDS = 20_000
+"""A connection ends if its client takes nothing of an answer for this time."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -262,6 +265,16 @@ def run_server(app: "FastAPI", ip: str, port: int, proxies: Sequence[str] = ()) 
     from granian.server.embed import Server
     from granian.utils.proxies import wrap_asgi_with_proxy_headers
 
+    class LimitedServer(Server):
+        def _init_shared_socket(self) -> None:
+            # Granian has no limit for answers; connections inherit this one of their socket.
+            super()._init_shared_socket()
+            if self._ssp is not None:
+                self._shd, self._ssp = self._ssp.build(), None
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+                with socket.fromfd(self._shd.get_fd(), socket.AF_INET, socket.SOCK_STREAM) as own:
+                    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MILLISECONDS)
+
     async def announce() -> None:
         while True:
             with suppress(OSError):
@@ -274,7 +287,14 @@ def run_server(app: "FastAPI", ip: str, port: int, proxies: Sequence[str] = ()) 
         # The server of this process: it alone has the model, the deletions and the metrics. Above
         # the number of connections, new ones wait; each uses a file, and an answer may need another
         # one.
-        server = Server(
+        connections = min(CONNECTIONS, raise_file_limit() // 2)
+        if connections < FEW_CONNECTIONS:
+            logging.getLogger(__name__).warning(
+                "at most %d connections at a time: allow this process %d open files (ulimit -Hn)",
+                connections,
+                2 * FEW_CONNECTIONS,
+            )
+        server = LimitedServer(
             wrap_asgi_with_proxy_headers(app, list(proxies)),
             ip,
             port,
@@ -282,7 +302,7 @@ def run_server(app: "FastAPI", ip: str, port: int, proxies: Sequence[str] = ()) 
             http=HTTPModes.http1,
             websockets=False,
             backlog=BACKLOG,
-            backpressure=min(CONNECTIONS, raise_file_limit() // 2),
+            backpressure=connections,
             http1_settings=HTTP1Settings(
                 header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADER_BYTES
             ),

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse
 
 from bifocal.serving.service.bodies import (
     API,
+    BODIES,
     INFERENCE,
     Body,
     Disconnected,
@@ -28,7 +29,7 @@ from bifocal.serving.service.bodies import (
 )
 from bifocal.serving.service.observation import Metrics, log_request
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.turns import client_of_request
+from bifocal.serving.service.turns import Turns, client_of_request
 
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
@@ -46,9 +47,13 @@ METRICS = "/metrics"
 GUARDED = (API, METRICS, f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
 PROBES = ("/healthz", "/readyz", f"{INFERENCE}/health/live", f"{INFERENCE}/health/ready")
+IN_THREADS = (f"{API}thumbnail", f"{API}original")
+"""Paths without a body whose answers are computed or read in threads."""
 SENT_BYTES = 2**18
 """Bytes of an answer that are sent at a time: a client that does not read keeps no more of them in
 memory."""
+SINGLE = (b"host", b"authorization", b"origin", b"sec-fetch-site")
+"""Headers that a request may have once: a proxy may read another one of two."""
 GUESSES, GUESSES_PER_SECOND = 20, 0.2
 """Wrong keys of an address: at once, and on average."""
 MAX_CLIENTS = 10_000
@@ -63,6 +68,7 @@ class Admission:
         self._access = Access(settings)
         self._requests = Places(settings.max_requests, settings.max_requests_of_address)
         self._uploads = Places(settings.max_uploads, settings.max_uploads_of_address)
+        self._loop_turns = Turns(1)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -102,12 +108,18 @@ class Admission:
             places = nullcontext() if scope["path"] in PROBES else self._requests.take(body)
             with places, self._uploads.take(body) if body.is_upload else nullcontext():
                 self.metrics.active.set(self._requests.taken.total())
-                await self.app(scope, await body.read(receive), send_checked)
+                received = await body.read(receive)
+                async with self._loop_turns.turn() if in_loop(scope) else nullcontext():
+                    await self.app(scope, received, send_checked)
         except HTTPException as refusal:
             await error_response(refusal.status_code, refusal.detail, refusal.headers)(
                 scope, receive, send_checked
             )
         except Disconnected:
+            if status == 0:  # the server ends a damaged body like a lost connection
+                await error_response(400, "the body is damaged, or was cut")(
+                    scope, receive, send_checked
+                )
             status = 499
         except Exception:
             logger.exception("a request failed")
@@ -121,6 +133,13 @@ class Admission:
             method = scope["method"] if scope["method"] in METHODS else "other"
             log_request(self.metrics, state, method, route, status, start)
         await body.drain(receive)
+
+
+def in_loop(scope: Message) -> bool:
+    """Return whether a request is answered in the event loop: one of each client at a time, or
+    many of them would delay all others."""
+    is_probe, path = scope["path"] in PROBES, scope["path"]
+    return not is_probe and BODIES.fullmatch(path) is None and not path.startswith(IN_THREADS)
 
 
 def error_response(
@@ -142,6 +161,10 @@ class Access:
         """Return the key of the client, or else its address; raise 400, 401, 403 or 429 if it may
         not go on."""
         settings, headers = self.settings, dict(scope["headers"])
+        names = [name for name, _ in scope["headers"]]
+        for name in SINGLE:
+            if names.count(name) > 1:
+                raise HTTPException(400, f"the header {name.decode()} is there twice: send one")
         self._check_host(_name(headers.get(b"host", b"").decode("latin-1")))
         probe = scope["path"].startswith(f"{INFERENCE}/models/") and scope["path"].endswith(
             "/ready"
@@ -151,14 +174,15 @@ class Access:
             return address
         self._check_origin(headers)
         key = _bearer(headers.get(b"authorization", b""))
-        if (wait := self._guesses.wait(address, cost=0)) > 0:
-            raise HTTPException(
-                429, "too many wrong keys: try again", {"retry-after": str(math.ceil(wait))}
-            )
         admin = settings.admin_key is not None and hmac.compare_digest(
             key, settings.admin_key.encode()
         )
         known = [hmac.compare_digest(key, valid.encode()) for valid in settings.api_keys]
+        # Only wrong keys wait: others may share their address, behind a proxy or in one office.
+        if not admin and not any(known) and (wait := self._guesses.wait(address, cost=0)) > 0:
+            raise HTTPException(
+                429, "too many wrong keys: try again", {"retry-after": str(math.ceil(wait))}
+            )
         # An invented key has the rate of its address, and counts before it is refused.
         client = key.decode("latin-1") if admin or any(known) else address
         if (wait := self._rates.wait(client)) > 0:
@@ -251,12 +275,13 @@ def _bearer(value: bytes) -> bytes:
 
 
 def network_of(address: str) -> str:
-    """Return the address of a client as limits count it: a network of 64 bits for IPv6, which one
-    client has whole."""
-    found = parse_address(address)
+    """Return the address of a client as limits count it: without a port, which some proxies add,
+    and for IPv6 a network of 64 bits, which one client has whole. All other texts are one client.
+    """
+    found = parse_address(address) or parse_address(_name(address))
     if isinstance(found, IPv6Address):
         return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
-    return address
+    return str(found or "")
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address | None:

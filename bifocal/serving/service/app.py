@@ -3,7 +3,9 @@ metrics."""
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
@@ -97,7 +99,7 @@ def create_app(
         description="Search images by sentences and images, and see where.",
         lifespan=lifespan,
         responses=answers,
-        openapi_url=f"{API}openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -109,6 +111,15 @@ def create_app(
         page_router(),
     ):
         app.include_router(router)
+
+    @cache
+    def document() -> bytes:
+        return json.dumps(app.openapi(), separators=(",", ":")).encode()
+
+    @app.get(f"{API}openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return Response(document(), media_type=TYPES[".json"])
+
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _refused)
     app.add_middleware(Admission, settings=settings, metrics=metrics)

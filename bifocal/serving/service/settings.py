@@ -8,6 +8,9 @@ from bifocal.onnx.limits import Limits
 API_KEYS, ADMIN_KEY = "BIFOCAL_API_KEYS", "BIFOCAL_ADMIN_KEY"
 """Variables of the environment: keys of clients, separated by commas, and the key that may
 delete."""
+MIN_KEY = 22
+"""Characters of a key, of which base64 needs 22 for 128 bits: wrong keys are slow to try, and have
+no other limit."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,19 @@ def read_keys(environment: Mapping[str, str]) -> tuple[frozenset[str], str | Non
     """Return the keys of clients and the key that may delete, from the environment.
 
     Raises:
-        ValueError: a variable is set, but has no key: a service would be open by mistake.
+        ValueError: a variable is set, but has no key: a service would be open by mistake; or a key
+            can be guessed.
     """
     for name in (API_KEYS, ADMIN_KEY):
         if name in environment and not environment[name].replace(",", "").strip():
             raise ValueError(f"{name} is set but has no key: set one, or unset it")
-    keys = (key.strip() for key in environment.get(API_KEYS, "").split(","))
-    return frozenset(key for key in keys if key), environment.get(ADMIN_KEY, "").strip() or None
+    keys = {key.strip() for key in environment.get(API_KEYS, "").split(",")} - {""}
+    admin = environment.get(ADMIN_KEY, "").strip() or None
+    for name, known in ((API_KEYS, keys), (ADMIN_KEY, {admin} if admin else set())):
+        shortest = min(map(len, known), default=MIN_KEY)
+        if shortest < MIN_KEY:
+            raise ValueError(
+                f"{name} has a key of {shortest} characters, expected at least {MIN_KEY} random "
+                "ones, such as those of: openssl rand -hex 24"
+            )
+    return frozenset(keys), admin

@@ -18,7 +18,7 @@ from tests.mlflow_server import free_port
 
 ROOT = Path(__file__).parents[3]
 START_SECONDS = 300
-ADMIN_KEY = "the-admin-key"
+ADMIN_KEY = "the-admin-key-of-the-tests"
 JSON = {"content-type": "application/json"}
 
 

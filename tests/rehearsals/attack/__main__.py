@@ -140,7 +140,7 @@ def attack(server: Server, name: str) -> tuple[str, ...]:
 def provoke_failures(folder: Path) -> tuple[str, ...]:
     """Start a service whose registry cannot be reached, with a password in each setting that may
     hold one."""
-    secret = secrets.token_hex(8)
+    secret = secrets.token_hex(16)
     address = f"http://user:{secret}@127.0.0.1:{free_port()}"
     names = (
         "MLFLOW_TRACKING_PASSWORD",

@@ -1,19 +1,23 @@
 """Who may call the service, how often, and with what bodies."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from bifocal.onnx.limits import Limits
-from bifocal.serving.service.admission import RateLimit
+from bifocal.serving.service.admission import Admission, RateLimit, network_of
 from bifocal.serving.service.models import RunSource
-from bifocal.serving.service.settings import read_keys
+from bifocal.serving.service.observation import Metrics
+from bifocal.serving.service.settings import Settings, read_keys
 from tests.bifocal.serving.runs import LoadedSource
 from tests.bifocal.serving.service.clients import SEARCH, client
 
@@ -243,7 +247,100 @@ def test_wrong_keys_are_throttled_and_a_missing_one_is_no_guess(source: LoadedSo
             for n in range(40)
         ]
         assert guesses == [401] * 20 + [429] * 20
-        assert (
-            opened.get("/api/v1/info", headers={"authorization": "Bearer blue"}).status_code == 429
-        )
+        right = {"authorization": "Bearer blue"}
+        assert opened.get("/api/v1/info", headers=right).status_code == 200
         assert opened.get("/healthz").status_code == 200
+
+
+@given(
+    keys=st.lists(
+        st.text(
+            st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=","),
+            min_size=1,
+            max_size=40,
+        ),
+        min_size=1,
+        max_size=4,
+        unique=True,
+    ),
+    name=st.sampled_from(["BIFOCAL_API_KEYS", "BIFOCAL_ADMIN_KEY"]),
+)
+def test_short_keys_are_refused_at_the_start(keys: list[str], name: str) -> None:
+    keys = keys[:1] if name == "BIFOCAL_ADMIN_KEY" else keys
+    environment = {name: ", ".join(keys)}
+    if min(map(len, keys)) < 22:
+        with pytest.raises(ValueError, match=f"{name} has a key of .* expected at least 22"):
+            read_keys(environment)
+    else:
+        assert {*read_keys(environment)[0], read_keys(environment)[1]} - {None} == set(keys)
+
+
+@pytest.mark.parametrize("name", ["host", "authorization", "origin", "sec-fetch-site"])
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/v1/info", "/metrics"])
+def test_a_header_that_decides_is_there_once(source: LoadedSource, name: str, path: str) -> None:
+    headers = [("Host", "localhost"), (name, "localhost"), (name.upper(), "localhost")]
+    with client(source) as opened:
+        answer = opened.get(path, headers=headers[name == "host" :])
+    assert (answer.status_code, name in answer.json()["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "counted"),
+    [
+        (
+            ("9.9.9.2", "9.9.9.2:1001", "9.9.9.2:1002", "::ffff:9.9.9.2", "[::ffff:9.9.9.2]:7"),
+            "9.9.9.2",
+        ),
+        (("2001:db8::1", "[2001:db8::2]", "[2001:db8::3]:1001"), "2001:db8::/64"),
+        (("", "unknown", "a:b", "9.9.9.2:x", "9.9.9:1", "\xff", "::::"), ""),
+    ],
+)
+def test_a_client_is_counted_once_in_all_spellings(texts: tuple[str, ...], counted: str) -> None:
+    assert {network_of(text) for text in texts} == {counted}
+
+
+def test_requests_of_the_event_loop_take_turns() -> None:
+    """The app holds each request until it is released: a second client is answered next, though the
+    first one has many more waiting."""
+    order, waiting = [], []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        order.append(scope["client"][0])
+        released = asyncio.get_running_loop().create_future()
+        waiting.append(released)
+        await released
+        await Response("")(scope, receive, send)
+
+    async def send(_: Any) -> None:
+        pass
+
+    def scope(address: str, path: str) -> dict[str, Any]:
+        return {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "headers": [],
+            "client": (address, 1),
+        }
+
+    async def run() -> None:
+        admission = Admission(app, Settings(), Metrics())
+        first, second = "10.0.0.1", "10.0.0.2"
+        asked = [(first, "/api/v1/openapi.json")] * 20 + [
+            (second, "/"),
+            (first, "/healthz"),
+            (first, "/api/v1/thumbnail"),
+        ]
+        tasks = [asyncio.create_task(admission(scope(*one), send, send)) for one in asked]
+        while len(order) < len(asked):
+            await asyncio.sleep(0.001)
+            assert sum(not held.done() for held in waiting) <= 3
+            for held in waiting:
+                if not held.done():
+                    held.set_result(None)
+                    break
+        await asyncio.gather(*tasks)
+        assert order[:3].count(first) == 3  # the first one, a probe, and work that threads do
+        assert second in order[3:5]
+
+    asyncio.run(run())

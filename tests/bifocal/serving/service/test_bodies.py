@@ -9,7 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.service import bodies
@@ -219,3 +221,56 @@ def test_the_slowest_body_of_the_greediest_address_makes_room() -> None:
     assert asyncio.run(run("aaabcd")) == [429, 429, 200, 200, 200, 200]
     assert asyncio.run(run("aaaabb")) == [429, 200, 200, 429, 200, 200]
     assert asyncio.run(run("aabbc", asyncio.Event.set)) == [200, 200, 200, 200, 429]
+
+
+@hypothesis.given(
+    busy=st.lists(st.sampled_from([0.0, 0.15, 0.3]), min_size=1, max_size=4),
+    parts=st.integers(1, 3),
+)
+@hypothesis.settings(max_examples=15, deadline=None)
+def test_time_of_a_late_event_loop_is_not_the_time_of_a_body(busy: list[float], parts: int) -> None:
+    """The parts are there, but the loop does something else for longer than the body's time."""
+
+    async def run() -> bytes:
+        loop, left = asyncio.get_running_loop(), [b"x"] * parts
+
+        async def receive() -> dict[str, object]:
+            arrived = loop.create_future()
+            loop.call_later(0.02, lambda: arrived.done() or arrived.set_result(None))
+            for seconds in busy:
+                loop.call_soon(time.sleep, seconds)
+            await arrived
+            left.pop()
+            return {"type": "http.request", "body": b"x", "more_body": left != []}
+
+        return (await (await body().read(receive))())["body"]  # type: ignore[no-any-return]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bodies, "SLOW_SECONDS", 0.1)
+        assert asyncio.run(run()) == b"x" * parts
+
+
+DAMAGED = {
+    "no size": b"zz\r\n",
+    "a negative size": b"-1\r\nx\r\n",
+    "a size of 65 bits": b"10000000000000000\r\n",
+    "no end of the part": b"1\r\nxXX0\r\n\r\n",
+    "bare line feeds": b"1\nx\n0\n\n",
+    "200 trailers": b"1\r\nx\r\n0\r\n" + b"X: a\r\n" * 200 + b"\r\n",
+    "a damaged trailer": b"1\r\nx\r\n0\r\n: bad\r\n\r\n",
+    "an extension of 17 kB": b"1;" + b"a" * 17_000 + b"\r\nx\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_chunks_are_answered_in_the_form_of_the_service(
+    server: Server, content: bytes
+) -> None:
+    head = CHUNKED.replace(b"\r\n\r\n", b"\r\ncontent-type: image/jpeg\r\n\r\n")
+    head, _, answer = exchange(server, head % b"/api/v1/search/image" + content).partition(
+        b"\r\n\r\n"
+    )
+    assert head.startswith(b"HTTP/1.1 400"), head
+    assert b"nosniff" in head
+    assert set(json.loads(answer)) == {"error"}
