@@ -17,8 +17,6 @@ class Scores:
         word_scores: (N, M) of the captions' words: R_w of multi-level grounding, eq. (5); None for
             other models.
         sentence_scores: (N, M) of the captions as a whole: R_s of eq. (6d); None for other models.
-        cut: scores of the vectors cut to their first dimensions, while a model with ``cut_dims``
-            trains.
     """
 
     cross: Tensor
@@ -26,7 +24,6 @@ class Scores:
     textual: Tensor | None = None
     word_scores: Tensor | None = None
     sentence_scores: Tensor | None = None
-    cut: "tuple[Scores, ...]" = ()
 
     def float(self) -> "Scores":
         """Return the scores as float32, after a model in mixed precision."""
@@ -34,8 +31,7 @@ class Scores:
         visual, textual, words, sentences = (
             None if part is None else part.float() for part in others
         )
-        cut = tuple(scores.float() for scores in self.cut)
-        return Scores(self.cross.float(), visual, textual, words, sentences, cut)
+        return Scores(self.cross.float(), visual, textual, words, sentences)
 
 
 def mean_of_matches(costs: Tensor) -> Tensor:

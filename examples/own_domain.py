@@ -55,7 +55,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     inputs = prepare_inputs(
         home,
         corpus={
-            "name": "TwinScenes",
+            "name": "benchmarks.twin_scenes:TwinScenes",
             "train": images,
             "val": images // 4,
             "test": images // 2,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from bifocal.durable.sources import read_module
 from runtime import artifacts, identity, shared_store
-from runtime.lineage import lineage_run
 from runtime.mlflow import log_datasets, log_metrics, stage_run
 from runtime.process import core_seconds, is_main_process, keep_freed_memory
 from runtime.s3.checkpoints import delete_checkpoints, remote_checkpoints
@@ -119,13 +118,12 @@ def tracked(
     fingerprint: Mapping[str, Any],
     metrics: Mapping[str, float],
 ) -> Iterator[None]:
-    """Track the block by lineage events, and a stage's in MLflow; log its ``metrics`` and its cost
-    at the end."""
+    """Track a stage in MLflow; log its ``metrics`` and its cost at the end."""
     name = job.component.name
     tags = {"code": str(fingerprint["code"])}
     tags |= {f"input.{artifact}": digest for artifact, digest in fingerprint["inputs"].items()}
     run = stage_run(name, job.values, tags) if job.component.has_parameters else nullcontext()
-    with run, lineage_run(name, fingerprint["inputs"] | fingerprint["sources"], job.outputs):
+    with run:
         log_datasets(inputs, name)
         start, used = time.perf_counter(), core_seconds()
         yield

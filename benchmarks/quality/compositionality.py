@@ -27,7 +27,7 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 
 HOME = ROOT / "runs" / "compositionality"
-TWINS = "prepare_dataset.corpus={name: TwinScenes, train: 2000, val: 200, test: 400}"
+TWINS = "prepare_dataset.corpus={name: 'benchmarks.twin_scenes:TwinScenes', train: 2000, val: 200, test: 400}"
 TEXTS = {
     "SMILE + InfoNCE": "SRU of 2 layers",
     "BEAN + InfoNCE": "SRU of 2 layers",

@@ -10,15 +10,53 @@ the stage pretrain_sorter; components/pretrain_sorter/README.md gives the error 
 import sys
 
 import torch
+from torch import Generator, Tensor
 
 from benchmarks.common import Report
 from benchmarks.handcrafted_sorters import OURS, sorters
-from bifocal.sorters.synthetic import public_scores
 from bifocal.training.pretraining.sorter import held_out_scores, rank_l1
 
 MAX_ERROR, SEEDS = 0.0005, 4
 THESIS = {"PairwiseSorter": 0.0350, "CNNSorter": 0.0120, "LSTMLargeSorter": 0.0033}
 """Table 5.1."""
+
+
+def public_scores(count: int, length: int, generator: Generator) -> Tensor:
+    """Draw vectors (count, length) as the authors' code does
+    (github.com/technicolor-research/sodeep, dataset.py).
+
+    Of ten kinds with equal probability, three are uniform over [-1, 1]. The others are standard
+    normal; evenly spaced between two numbers of [0, 1], in order or shuffled; uniform before a
+    random place and normal after it, twice; evenly spaced and shuffled before it and uniform after
+    it; evenly spaced over [-1, 1], ascending.
+    """
+    uniform = torch.rand(count, length, generator=generator) * 2 - 1
+    normal = torch.randn(count, length, generator=generator)
+    ends, place = torch.rand(count, 2, generator=generator), torch.arange(length)
+    order = torch.rand(count, length, generator=generator)
+    split = torch.randint(1, length + 1, (count, 1), generator=generator)
+    first = place < split
+    # The place of each number among those of the first part.
+    shuffled = torch.where(first, order, 2.0).argsort(dim=1).argsort(dim=1)
+
+    def even(position: Tensor) -> Tensor:
+        return torch.lerp(ends[:, :1], ends[:, 1:], position)
+
+    mixed = torch.where(first, uniform, normal)
+    kinds = (
+        uniform,
+        uniform,
+        uniform,
+        normal,
+        even(place / length),
+        even(order.argsort(dim=1) / length),
+        mixed,
+        mixed,
+        torch.where(first, even(shuffled / split), uniform),
+        (2 * place / length - 1).expand(count, length),
+    )
+    choice = torch.randint(len(kinds), (count,), generator=generator)
+    return torch.stack(kinds)[choice, torch.arange(count)]
 
 
 def main() -> None:

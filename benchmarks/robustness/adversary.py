@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.common import Report
 from benchmarks.handcrafted_sorters import OURS, sorters
-from bifocal.sorters.adversary import run_adversary
+from benchmarks.rank_adversary import run_adversary
 
 LENGTH = 32
 MAX_GAP = 0.1

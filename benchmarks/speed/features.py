@@ -1,6 +1,6 @@
 """Is the feature store as fast as memory, decoding as the network?
 
-    python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
+    python -m benchmarks run speed.features [--images 512] [--extractors Grid Regions ...]
 
 Extraction and a bare forward pass of the same network take turns on the same batches, so both see
 the same machine; on a CPU, both networks have folded normalizations. The ratio is the median over
@@ -26,13 +26,12 @@ from PIL import Image
 
 from benchmarks.common import Report
 from bifocal.backbones.folding import folded
-from bifocal.backbones.whitening import Whitening
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.base import FeatureExtractor
 from bifocal.features.extraction import CPU_BATCH, NetworkFeatures, write_features
-from bifocal.features.extractors import RMAC, Grid, MultiLevel, Proposals, Regions, TenCrop
+from bifocal.features.extractors import Grid, MultiLevel, Proposals, Regions, TenCrop
 from bifocal.features.extractors.base import TimmExtractor
 
 REGIONS, DIM, BATCH = 36, 2048, 192
@@ -107,16 +106,10 @@ EXTRACTORS: dict[str, tuple[Callable[[], FeatureExtractor], int]] = {
     "Grid": (lambda: Grid(BACKBONE), 1),
     "TenCrop": (lambda: TenCrop(BACKBONE), 8),
     "MultiLevel": (lambda: MultiLevel(BACKBONE, layers=LAYERS), 4),
-    "RMAC": (lambda: _whitened(RMAC(BACKBONE)), 8),
     "Regions": (lambda: Regions("fasterrcnn_mobilenet_v3_large_320_fpn"), 4),
     "Proposals": (lambda: Proposals(BACKBONE, stage=4), 8),
 }
 """Each extractor, and the divisor of its number of images: slow ones get fewer."""
-
-
-def _whitened(extractor: RMAC) -> RMAC:
-    extractor.whitening = Whitening(torch.zeros(extractor.channels), torch.eye(extractor.channels))
-    return extractor
 
 
 def extraction_speed(

@@ -14,8 +14,8 @@ from bifocal.backbones.base import Backbone
 WEIGHTS_FILE = "weights.safetensors"
 """File of a feature directory with the backbone's weights, for an encoder, an exported graph or a
 later run."""
-EXTRA_PREFIXES = ("adaptation", "whitening")
-"""First components of names in a weights file that belong to other modules than the backbone."""
+EXTRA_PREFIX = "adaptation"
+"""First component of names in a weights file that belong to another module than the backbone."""
 MAX_NAMES_IN_ERROR = 3
 CONVERT = (
     "convert it with safetensors.torch.save_file(torch.load(path, weights_only=True), "
@@ -81,18 +81,16 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def extra_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of other modules than the backbone, see ``EXTRA_PREFIXES``."""
-    return {
-        name: tensor for name, tensor in tensors.items() if name.split(".")[0] in EXTRA_PREFIXES
-    }
+    """Return the tensors of other modules than the backbone, see ``EXTRA_PREFIX``."""
+    return {name: tensor for name, tensor in tensors.items() if name.split(".")[0] == EXTRA_PREFIX}
 
 
 def load_into(
     network: nn.Module, tensors: Mapping[str, Tensor], path: Path, classifier_prefix: str = ""
 ) -> None:
-    """Load ``tensors`` from ``path``; a classifier and ``EXTRA_PREFIXES`` that the network lacks
+    """Load ``tensors`` from ``path``; a classifier and ``EXTRA_PREFIX`` that the network lacks
     are ignored."""
-    expected, optional = network.state_dict(), {classifier_prefix, *EXTRA_PREFIXES}
+    expected, optional = network.state_dict(), {classifier_prefix, EXTRA_PREFIX}
     state = {
         name: tensor
         for name, tensor in tensors.items()

@@ -2,14 +2,12 @@
 
 from bifocal.evaluation.compositionality.compositionality import Compositionality
 from bifocal.evaluation.compositionality.sugar_crepe import SugarCrepe
-from bifocal.evaluation.compositionality.winoground import Winoground
 from bifocal.evaluation.data_quality import DataQuality
 from bifocal.evaluation.localization.backbone_pointing import BackbonePointing
 from bifocal.evaluation.localization.object_localization import ObjectLocalization
 from bifocal.evaluation.localization.phrase_localization import PhraseLocalization
 from bifocal.evaluation.localization.pointing_game import PointingGame
 from bifocal.evaluation.retrieval.baselines import Baselines
-from bifocal.evaluation.retrieval.cut_vectors import CutVectors
 from bifocal.evaluation.retrieval.judged_retrieval import JudgedRetrieval
 from bifocal.evaluation.retrieval.retrieval import Retrieval
 from bifocal.evaluation.semantic.semantic_retrieval import SemanticRetrieval

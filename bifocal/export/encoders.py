@@ -22,7 +22,6 @@ from bifocal.models.grounding import pertinence
 from bifocal.onnx.sessions import REGIONS
 from bifocal.registry import build
 from bifocal.text import TextBatch
-from bifocal.text_encoders.contextual.transformer import TransformerEncoder
 
 Branch = Literal["image_encoder", "text_encoder", "scores"]
 Encoder = TwoBranchModel | GroundingModel
@@ -190,12 +189,9 @@ def example_inputs(
     sizes = {"batch": batch, "time": length}
     size = [sizes[dim] if isinstance(dim, str) else dim for dim in shapes["values"]]
     lengths = _lengths(batch, length, generator)
-    if model.text_format == "subwords":
-        words = cast(TransformerEncoder, model.text_encoder).subwords
-    elif model.word_embedding is not None:
-        words = model.word_embedding.num_embeddings
-    else:
+    if model.word_embedding is None:
         return torch.randn(size, generator=generator), lengths
+    words = model.word_embedding.num_embeddings
     return torch.randint(1, words, size, generator=generator) * (
         torch.arange(length) < lengths.unsqueeze(1)
     ), lengths
@@ -229,7 +225,6 @@ def _lengths(batch: int, longest: int, generator: torch.Generator) -> Tensor:
 
 def _export(model_directory: Path, branch: Branch, file: Path, localizer: Any) -> None:
     model = load_model(model_directory)
-    model.text_encoder.merge_adapters()
     shapes = input_shapes(model, branch)
     any_size = "pixels" in shapes or not model.single_vector
     example = example_inputs(model, branch, batch=3, length=4, seed=0)

@@ -1,6 +1,6 @@
 """Protocols of feature extractors and readers."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from PIL import Image
@@ -76,21 +76,6 @@ class BoxExtractor(FeatureExtractor, Protocol):
     def preprocess(self, image: Image.Image, truth: Tensor | None = None) -> Any:
         """Return the input of ``extract`` for an image and its ground-truth boxes (t, 4), relative
         to its sides."""
-
-
-@runtime_checkable
-class FittedExtractor(FeatureExtractor, Protocol):
-    """Extractor with parameters besides the network's weights, which it learns from training
-    images."""
-
-    fit_images: int  # maximum number of training images to learn from
-    extra_names: tuple[str, ...]  # names of these parameters in a weights file
-
-    def fit(self, batches: Iterable[Sequence[Any]]) -> dict[str, Tensor]:
-        """Learn the parameters from batches of preprocessed images; return them by name."""
-
-    def load_extra(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set the parameters."""
 
 
 class FeatureSource(Protocol):

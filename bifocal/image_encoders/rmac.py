@@ -20,9 +20,10 @@ from bifocal.localization.grad_cam import Activations
 class RMACEncoder(ImageEncoder):
     """Regional maximum activations with the whitening as a layer, over pixels.
 
-    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: the
-    extractor RMAC with all weights trained. The last layer starts from PCA whitening: with the
-    initialization ``PCAWhitening``, or with the whitening that RMAC stored with its features. The
+    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5 (after
+    Tolias et al., ICLR 2016): the map is max-pooled over a grid of squares at two scales; each
+    region is L2-normalized, whitened and L2-normalized again; the sum is L2-normalized. All weights
+    train. The initialization ``PCAWhitening`` lets the last layer start from PCA whitening. The
     batch normalizations of the network keep their statistics, because images of different shapes
     pass in batches of one shape.
 
@@ -110,11 +111,8 @@ class RMACEncoder(ImageEncoder):
         return Activations.from_maps(self.backbone(image.unsqueeze(0)), self.embed_maps)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the backbone, and the whitening if there is one, from a directory of extracted
-        features."""
-        extra = self.backbone.load_pretrained(directory)
-        if "whitening.mean" in extra:
-            self.set_whitening(Whitening(extra["whitening.mean"], extra["whitening.projection"]))
+        """Load the backbone from a directory of extracted features."""
+        self.backbone.load_pretrained(directory)
 
     def _regions(self, maps: Tensor) -> Tensor:
         """Return the l2-normalized maxima (B, n, C) of the regions of maps (B, C, h, w)."""

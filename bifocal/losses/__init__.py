@@ -7,7 +7,6 @@ from bifocal.losses.grounding import GroundingLoss
 from bifocal.losses.hardest_triplet import HardestTripletLoss
 from bifocal.losses.hinge_average_precision import HingeAveragePrecisionLoss
 from bifocal.losses.info_nce import InfoNCELoss
-from bifocal.losses.matryoshka import MatryoshkaLoss
 from bifocal.losses.mean_average_precision import MeanAveragePrecisionLoss
 from bifocal.losses.multi_label_soft_margin import MultiLabelSoftMarginLoss
 from bifocal.losses.recall import RecallLoss

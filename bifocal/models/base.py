@@ -15,7 +15,6 @@ from bifocal.text_encoders.base import TextEncoder
 
 TEXT_RANKS: dict[FormatName, int] = {
     "tokens": 3,
-    "subwords": 2,
     "contextual": 4,
     "vectors": 2,
     "sparse": 2,
@@ -36,7 +35,7 @@ class Model(nn.Module):
         dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: as
             the encoders.
         text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by
-            ``word_embedding``, "subwords" by the text encoder.
+            ``word_embedding``.
         vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text
             is tokens.
     """
@@ -76,10 +75,7 @@ class Model(nn.Module):
                 f"{type(self).__name__} needs an image encoder with {expected}, not "
                 f"{type(image_encoder).__name__}"
             )
-        reads_ids = text_encoder.input_shape[-1] == "time"
-        if len(text_encoder.input_shape) != TEXT_RANKS[text_format] or reads_ids != (
-            text_format == "subwords"
-        ):
+        if len(text_encoder.input_shape) != TEXT_RANKS[text_format]:
             raise ValueError(
                 f"{type(text_encoder).__name__} reads values {text_encoder.input_shape}, and "
                 f"the text comes as {text_format}: choose another text encoder or vectorizer"
@@ -108,11 +104,11 @@ class Model(nn.Module):
                 yield f"{encoder}.dim: leave it out, it is dim of the model"
 
     def text_vectors(self, text: TextBatch) -> Tensor:
-        """Return the input of the text encoder: embedded tokens (M, T, K), or ids and vectors as
-        they are."""
+        """Return the input of the text encoder: embedded tokens (M, T, K), or vectors as they
+        are."""
         if self.word_embedding is not None:
             return cast(Tensor, self.word_embedding(text.values))
-        return text.values if self.text_format == "subwords" else text.values.to(self.dtype)
+        return text.values.to(self.dtype)
 
     @property
     def feature_dim(self) -> int:

@@ -23,7 +23,6 @@ def build_model(
     text_dim: int,
     text_format: FormatName,
     vocabulary_size: int | None = None,
-    network: Mapping[str, Any] | None = None,
     inputs: Mapping[str, object] | None = None,
     members: int = 1,
 ) -> Model:
@@ -37,8 +36,6 @@ def build_model(
         text_dim: K, dimension of a word's or a caption's vector.
         text_format: format of the text, see ``bifocal.text.TextStore``.
         vocabulary_size: number of words; None unless the text is tokens.
-        network: configuration of the transformer that the text encoder contains, see
-            ``TextStore.network``; None unless the text is subwords.
         inputs: identity of the features and the vectorizer, see ``bifocal.models.inputs``; a saved
             model keeps it.
         members: number of pairs of encoders whose vectors are concatenated, see
@@ -73,13 +70,9 @@ def build_model(
         part: as_mapping(arguments[part]) for part in Model.parts
     }
     shared = {} if arguments.get("dim") is None else {"dim": arguments["dim"]}
-    transformer = {} if network is None else {"network": network}
     sizes = zip(Model.parts.items(), (feature_dim, text_dim), strict=True)
     pairs = {
-        part: [
-            build(package, config[part], input_dim=size, **shared, **transformer)
-            for _ in range(members)
-        ]
+        part: [build(package, config[part], input_dim=size, **shared) for _ in range(members)]
         for (part, package), size in sizes
     }
     encoders = {part: same[0] for part, same in pairs.items()}
@@ -103,7 +96,6 @@ def build_model(
         "text_dim": text_dim,
         "text_format": text_format,
         "vocabulary_size": vocabulary_size,
-        "network": None if network is None else dict(network),
         "inputs": None if inputs is None else dict(inputs),
         "members": members,
     }
@@ -130,7 +122,9 @@ def load_model(directory: Path, device: torch.device | str = "cpu") -> Model:
     Raises:
         FileNotFoundError: the directory holds no model.
     """
-    model = build_model(**load_config(directory, "model"))
+    config = load_config(directory, "model")
+    config.pop("network", None)  # models of 0.2 have this key
+    model = build_model(**config)
     model.load_state_dict(load_state(directory, "model"))
     return model.to(device).eval()
 

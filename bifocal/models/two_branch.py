@@ -1,7 +1,6 @@
 """Two-branch model: an image encoder, a text encoder, and the cosine of their vectors."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection
 from typing import ClassVar
 
 import torch
@@ -9,13 +8,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
-from bifocal.image_encoders.base import ImageEncoder
 from bifocal.models.base import Model
 from bifocal.models.batch import Batch
-from bifocal.onnx.text.captions import FormatName
 from bifocal.scores import Scores
 from bifocal.text import TextBatch
-from bifocal.text_encoders.base import TextEncoder
 
 
 class TwoBranchModel(Model):
@@ -23,10 +19,6 @@ class TwoBranchModel(Model):
 
     Engilberge, "Deep inside visual-semantic embeddings", 2020, section 3.2; Wang, Li, Lazebnik,
     CVPR 2016, figure 1. Other arguments: see ``bifocal.models.base.Model``.
-
-    Args:
-        cut_dims: dimensions to which the vectors can be cut after a training with
-            ``MatryoshkaLoss``.
 
     Shape:
         batch of N images and M captions -> Scores with cross (N, M), visual (N, N), textual (M, M).
@@ -47,40 +39,21 @@ class TwoBranchModel(Model):
     single_vector: ClassVar[bool] = True
     scores: ClassVar[Collection[str]] = ("visual", "textual")
 
-    def __init__(
-        self,
-        image_encoder: ImageEncoder,
-        text_encoder: TextEncoder,
-        *,
-        dim: int | None = None,
-        text_format: FormatName,
-        vocabulary_size: int | None = None,
-        cut_dims: Sequence[int] = (),
-    ) -> None:
-        super().__init__(
-            image_encoder,
-            text_encoder,
-            dim=dim,
-            text_format=text_format,
-            vocabulary_size=vocabulary_size,
-        )
-        if not all(0 < cut < image_encoder.dim for cut in cut_dims):
-            raise ValueError(
-                f"cut_dims is {list(cut_dims)}: vectors of {image_encoder.dim} dimensions are "
-                "cut to fewer"
-            )
-        self.cut_dims = tuple(cut_dims)
-
     def forward(self, batch: Batch) -> Scores:
         return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))
 
     def score(self, images: Tensor, captions: Tensor) -> Scores:
         """Return the scores of embeddings (N, d) and (M, d)."""
-        cut = self.cut_dims if self.training else ()
-        nested = (
-            _scores(*(cut_vectors(vectors, size) for vectors in (images, captions))) for size in cut
-        )
-        return replace(_scores(images, captions), cut=tuple(nested))
+        # Losses subtract cosines that are nearly equal: half precision would round their difference
+        # away.
+        with torch.autocast(images.device.type, enabled=False):
+            images, captions = (
+                normalize(vectors.float(), dim=1)
+                if vectors.dtype in (torch.bfloat16, torch.float16)
+                else vectors
+                for vectors in (images, captions)
+            )
+            return Scores(images @ captions.T, images @ images.T, captions @ captions.T)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
         """Return the embeddings (N, d), of unit norm, of N images."""
@@ -95,21 +68,3 @@ class TwoBranchModel(Model):
         """Return the embeddings (M, d), of unit norm, of M captions."""
         embeddings: Tensor = self.text_encoder(self.text_vectors(text), text.lengths)
         return embeddings
-
-
-def cut_vectors(vectors: Tensor, dim: int) -> Tensor:
-    """Return the first ``dim`` numbers of each vector, divided by their norm."""
-    return normalize(vectors[:, :dim], dim=1)
-
-
-def _scores(images: Tensor, captions: Tensor) -> Scores:
-    # Losses subtract cosines that are nearly equal: half precision would round their difference
-    # away.
-    with torch.autocast(images.device.type, enabled=False):
-        images, captions = (
-            normalize(vectors.float(), dim=1)
-            if vectors.dtype in (torch.bfloat16, torch.float16)
-            else vectors
-            for vectors in (images, captions)
-        )
-        return Scores(images @ captions.T, images @ images.T, captions @ captions.T)

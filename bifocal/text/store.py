@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ from bifocal.onnx.text.captions import (
     pad_captions,
 )
 from bifocal.onnx.text.word_vectors import WordVectors
-from bifocal.text.transformer.folder import NETWORK, TransformerFolder
 
 CAPTIONS, FORMAT = "captions.arrow", "text.json"
 BATCH = 1024
@@ -35,7 +34,7 @@ class TextBatch(NamedTuple):
     """A batch of B captions.
 
     Attributes:
-        values: "tokens" and "subwords": (B, T) int64 token ids, padded with 0; "vectors" and
+        values: "tokens": (B, T) int64 token ids, padded with 0; "vectors" and
             "sparse": (B, K) float32; "contextual": (B, L, T, K) float32 with L layers.
         lengths: (B,) int64, number of tokens of each caption; 1 for formats without a time axis.
     """
@@ -184,14 +183,6 @@ class TextStore:
             [_row(column, index) for index in indices] for column in self._columns
         )
         return values, positions[0] if positions else None
-
-    @cached_property
-    def network(self) -> dict[str, Any] | None:
-        """Configuration of the transformer that an encoder of subwords contains; None for other
-        formats."""
-        if self.format.name != "subwords":
-            return None
-        return TransformerFolder.read(self.directory / NETWORK).config
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

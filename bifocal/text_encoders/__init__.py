@@ -3,9 +3,7 @@
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
 from bifocal.text_encoders.contextual.elmo_bilstm import ElmoBiLSTMEncoder
 from bifocal.text_encoders.contextual.elmo_mixture import ElmoMixtureEncoder
-from bifocal.text_encoders.contextual.layer_mixture import LayerMixtureEncoder
 from bifocal.text_encoders.contextual.token_mixture import TokenMixtureEncoder
-from bifocal.text_encoders.contextual.transformer import TransformerEncoder
 from bifocal.text_encoders.linear import LinearEncoder
 from bifocal.text_encoders.projection import ProjectionEncoder
 from bifocal.text_encoders.recurrent.rnn import GRUEncoder, LSTMEncoder

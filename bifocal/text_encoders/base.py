@@ -1,7 +1,5 @@
 """The base classes of text encoders, and padded batches of sequences."""
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -51,14 +49,6 @@ class TextEncoder(nn.Module):
         """Shape of ``values``; a name stands for a dimension of any size. Here: one vector per
         token."""
         return ("batch", "time", self.input_dim)
-
-    def load_pretrained(self, directory: Path) -> None:
-        """Load the weights of a network that is stored with a text in ``directory``; does nothing
-        without a network."""
-
-    def merge_adapters(self) -> None:
-        """Add trained adapters to the weights that they adapt, before an export; does nothing
-        without adapters."""
 
 
 class VectorTextEncoder(TextEncoder):

@@ -1,7 +1,6 @@
 """Several text encoders as one."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -29,16 +28,6 @@ class ConcatenatedTexts(TextEncoder):
         vectors = [member(part, lengths) for member, part in zip(self.members, parts, strict=True)]
         joined: Tensor = torch.cat(vectors, dim=1) / count**0.5
         return joined
-
-    def load_pretrained(self, directory: Path) -> None:
-        """Load the weights of a network that is stored with a text into every member."""
-        for member in self._encoders:
-            member.load_pretrained(directory)
-
-    def merge_adapters(self) -> None:
-        """Add trained adapters to the weights that they adapt, before an export."""
-        for member in self._encoders:
-            member.merge_adapters()
 
     @property
     def _encoders(self) -> list[TextEncoder]:

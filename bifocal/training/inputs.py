@@ -75,11 +75,9 @@ def new_model(model: Any, inputs: TrainingInputs, *, seed: int = 0) -> Model:
         text_dim=text.dim,
         text_format=text.format.name,
         vocabulary_size=len(text.vocabulary) if tokens else None,
-        network=text.network,
         inputs=input_identity(inputs.features, text),
     )
     if built.word_embedding is not None:
         built.word_embedding.weight.data.copy_(text.word_vectors)
     built.image_encoder.load_pretrained(inputs.features.directory)
-    built.text_encoder.load_pretrained(text.directory)
     return built

@@ -35,8 +35,7 @@ class ExtractFeaturesParams(Params):
         if self.weights is None:
             return True
         # By name, because a graph compiles without torch, which the classes import.
-        learns_whitening = self.extractor.name == "RMAC" and self.weights.name == "Pretrained"
-        return self.weights.name in ("Pretrained", "FromFile") and not learns_whitening
+        return self.weights.name in ("Pretrained", "FromFile")
 
     def conflicts(self) -> Iterator[str]:
         from bifocal.features.base import FeatureReader

@@ -43,5 +43,4 @@ def test_only_drawn_corpora_and_readers_of_other_corpora_have_no_root():
         "Combined",
         "Scenes",
         "Subset",
-        "TwinScenes",
     }

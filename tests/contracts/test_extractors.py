@@ -19,7 +19,6 @@ from bifocal.features.base import (
     FeatureExtractor,
     FeatureReader,
     FeatureSource,
-    FittedExtractor,
     GridExtractor,
     ImageRegions,
 )
@@ -48,12 +47,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "model_arguments": {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5},
     },
     "Grid": {"stage": 3, "coordinates": True},
-    "Pooled": {"size": None, "backbone": "test_vit", "model_arguments": {"img_size": 48}},
     "PooledLayers": {"layers": ["layer2", "layer4"]},
     "OpenClip": {"tag": None, "output": "tokens", "model_arguments": CLIP},
     "MultiLevel": {"layers": ["layer3.0.bn1", "layer3"], "cells": 3},
     "Proposals": {"stage": 2, "regions": 5, "search_size": 64},
-    "RMAC": {"dim": 4},
     "TenCrop": {"crop": 48},
     "Regions": {
         "detector": "fasterrcnn_mobilenet_v3_large_320_fpn",
@@ -79,8 +76,6 @@ def extractor(name: str) -> FeatureExtractor:
         for key, weights in built.backbone.network.named_parameters():
             if weights.ndim > 1:
                 nn.init.kaiming_normal_(weights).mul_(0.05 if "pred" in key else 1.0)
-    if isinstance(built, FittedExtractor):
-        built.fit([[built.preprocess(image) for image in images()]])
     return built
 
 

@@ -37,10 +37,7 @@ def new_scores(captions: int, dtype: torch.dtype = torch.float32, seed: int = 0)
     cross = images @ texts.T
     values = (cross, images @ images.T, texts @ texts.T, cross / 2, cross**2)
     named = dict(zip(FIELDS, values, strict=True))
-    cut = Scores(**{name: value.to(dtype) / 2 for name, value in named.items()})
-    return Scores(
-        **{name: value.to(dtype).requires_grad_() for name, value in named.items()}, cut=(cut,)
-    )
+    return Scores(**{name: value.to(dtype).requires_grad_() for name, value in named.items()})
 
 
 def new_matches(name: str, captions: int) -> Tensor:
@@ -59,7 +56,7 @@ def gradients(scores: Scores) -> list[Tensor]:
 
 def permuted(scores: Scores, order: Tensor) -> Scores:
     fields = {name: getattr(scores, name).detach()[order][:, order] for name in FIELDS}
-    return Scores(**fields, cut=tuple(permuted(cut, order) for cut in scores.cut))
+    return Scores(**fields)
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))

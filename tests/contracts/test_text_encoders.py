@@ -21,26 +21,10 @@ ENCODERS = registry.registered(PACKAGE)
 INPUT_DIM, DIM, LENGTHS = 6, 4, torch.tensor([5, 2, 1, 4])
 SMALL: dict[str, dict[str, Any]] = {
     "GRUEncoder": {"bidirectional": True},
-    "LayerMixtureEncoder": {"layers": 3}
-    | {"encoder": {"name": "SRUEncoder", "input_dim": INPUT_DIM, "dim": DIM, "layers": 1}},
     "ProjectionEncoder": {"hidden": 5},
     "ResidualHead": {"hidden": 5},
     "SRUEncoder": {"layers": 2},
     "TokenMixtureEncoder": {"layers": 3},
-    "TransformerEncoder": {
-        "network": {
-            "model_type": "bert",
-            "vocab_size": 20,
-            "hidden_size": INPUT_DIM,
-            "num_hidden_layers": 2,
-        }
-        | {
-            "num_attention_heads": 2,
-            "intermediate_size": 8,
-            "max_position_embeddings": 40,
-            "initializer_range": 0.3,
-        },
-    },
 }
 
 

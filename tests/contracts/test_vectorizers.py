@@ -15,7 +15,6 @@ from bifocal import registry
 from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.onnx.text.captions import DTYPES
 from bifocal.text import TextStore
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import FromText
 from bifocal.text.vectorizers.base import (
     PACKAGE,
@@ -25,6 +24,7 @@ from bifocal.text.vectorizers.base import (
     write_text,
 )
 from bifocal.training.pretraining.elmo import pretrain_elmo
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 TRAINING = [
     "A brown dog runs over the green grass.",
@@ -87,13 +87,10 @@ REFS: dict[str, dict[str, Any]] = {
         "layers": [0, -1],
         "batch_size": 4,
     },
-    "subwords": {"name": "Subwords", "path": TRANSFORMER},
-    "distilled": {"name": "StaticVectors", "path": TRANSFORMER, "dim": 3},
-    "static words": {"name": "StaticVectors", "path": VECTORS, "weights": "idf"},
     "german": {"name": "TFIDF", "language": "german"},
     "sparse and dense": {
         "name": "Concatenated",
-        "vectorizers": [{"name": "TFIDF"}, {"name": "StaticVectors", "path": VECTORS}],
+        "vectorizers": [{"name": "TFIDF"}, {"name": "MeanWordVectors", "path": VECTORS}],
     },
     "dense": {
         "name": "Concatenated",

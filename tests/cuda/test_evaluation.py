@@ -12,7 +12,7 @@ from bifocal.registry import build, registered
 from tests.cuda.device import DEVICE, needs_device
 
 pytestmark = needs_device
-WITH_FILES = {"JudgedRetrieval", "SugarCrepe", "Winoground"}
+WITH_FILES = {"JudgedRetrieval", "SugarCrepe"}
 """Evaluators that read published files."""
 
 

@@ -12,9 +12,9 @@ from bifocal.features.extraction import NetworkFeatures
 from bifocal.registry import build
 from bifocal.text import Elmo
 from bifocal.text.elmo import ElmoOptions
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import ElmoLayers, SentenceVectors, TransformerTokens
 from bifocal.training.pretraining.elmo import pretrain_elmo
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 from tests.cuda.device import DEVICE, needs_device, relative_error
 
 pytestmark = needs_device
@@ -25,9 +25,7 @@ EXTRACTORS: dict[str, dict[str, Any]] = {
     "Grid": {"coordinates": True, "mirror": True},
     "Hypercolumns": {"layers": LAYERS},
     "MultiLevel": {"layers": ("layer3",), "cells": 3},
-    "Pooled": {},
     "PooledLayers": {"layers": LAYERS, "classes": False},
-    "RMAC": {"dim": 4},
     "TenCrop": {"crop": 64},
 }
 
@@ -46,9 +44,6 @@ def test_features_equal_the_cpu(squares: Dataset, name: str) -> None:
             **EXTRACTORS[name],
         }
         extractor = build("bifocal.features.extractors", reference)
-        if name == "RMAC":
-            images = NetworkFeatures(extractor, squares, 8).batches(image_ids)
-            extractor.fit(images)
         extractor.backbone.network.to(device)
         return [
             regions

@@ -14,8 +14,6 @@ from bifocal.models.base import TEXT_RANKS, Model
 from bifocal.models.batch import Batch
 from bifocal.registry import build, registered
 from bifocal.text import TextBatch
-from bifocal.text.transformer.tiny import write_tiny_transformer
-from bifocal.text.vectorizers import Subwords
 from bifocal.training.precision import Precision, autocast_for
 from tests.cuda.device import DEVICE, needs_device, relative_error
 
@@ -51,28 +49,13 @@ def image_encoders() -> list[dict[str, Any]]:
     ]
 
 
-def text_encoder(name: str) -> Any:
-    vectorizer = Subwords(path=write_tiny_transformer(["a dog runs on the grass"], dim=12))
-    vectorizer.fit([], seed=0)
-    network = {
-        **vectorizer.folder.config,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    }
-    return build(
-        "bifocal.text_encoders", name, input_dim=12, dim=DIM, layers=2, dropout=0.0, network=network
-    )
-
-
 def new_model(image: dict[str, Any], text: str) -> Model:
     torch.manual_seed(0)
     images = build("bifocal.image_encoders", image, input_dim=12, dim=DIM, dropout=0.0)
-    texts, kind = text_encoder(text), TwoBranchModel if images.single_vector else GroundingModel
-    formats = {(rank, False): name for name, rank in TEXT_RANKS.items()} | {
-        (2, True): "subwords",
-        (2, False): "vectors",
-    }
-    text_format: Any = formats[len(texts.input_shape), texts.input_shape[-1] == "time"]
+    texts = build("bifocal.text_encoders", text, input_dim=12, dim=DIM, layers=2, dropout=0.0)
+    kind = TwoBranchModel if images.single_vector else GroundingModel
+    formats = {rank: name for name, rank in TEXT_RANKS.items()} | {2: "vectors"}
+    text_format: Any = formats[len(texts.input_shape)]
     return kind(
         images,
         texts,

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from bifocal.datasets.corpora import Scenes
-from bifocal.text.transformer.tiny import write_tiny_transformer
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 from tests.docs.blocks import ROOT
 
 BIFOCAL = f"""#!/bin/sh

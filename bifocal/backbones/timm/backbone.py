@@ -4,7 +4,7 @@ tokens."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isqrt
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from PIL import Image
@@ -14,8 +14,6 @@ from bifocal.backbones.base import DescribedBackbone, normalize_pixels, to_pixel
 from bifocal.backbones.hub import file_address
 from bifocal.onnx.pixels import ResizeOrCrop, resize_image, resize_shorter
 from bifocal.registry import suggest
-
-Pooling = Literal["network", "class_and_mean"]
 
 
 @dataclass(frozen=True)
@@ -108,15 +106,6 @@ def normalized(network: nn.Module, tokens: Tensor) -> Tensor:
         return tokens
     normalized_tokens: Tensor = pooled_norm(tokens)
     return normalized_tokens
-
-
-def class_and_mean(network: nn.Module, tokens: Tensor) -> Tensor:
-    """Return the class token and the mean of the patches' tokens, concatenated: (B, T, C) -> (B, 2
-    C)."""
-    if not prefix_tokens(network):
-        raise ValueError(f"{type(network).__name__} has no class token: set pooling to network")
-    tokens = normalized(network, tokens)
-    return torch.cat([tokens[:, 0], tokens[:, prefix_tokens(network) :].mean(dim=1)], dim=1)
 
 
 def _grid_size(network: nn.Module, tokens: int, height: int, width: int) -> tuple[int, int]:
@@ -219,14 +208,6 @@ class TimmBackbone(DescribedBackbone):
             return token_map(self.network, features, *inputs.shape[2:])
         channels_first = getattr(self.network, "output_fmt", "NCHW") == "NCHW"
         return cast(Tensor, features if channels_first else features.permute(0, 3, 1, 2))
-
-    def pooled(self, pixels: Tensor, pooling: Pooling) -> Tensor:
-        """Map images (B, 3, H, W) uint8 to vectors (B, C): "network" pools as for timm's
-        classifier."""
-        features = self.network.forward_features(self.normalize(pixels))
-        if pooling == "class_and_mean":
-            return class_and_mean(self.network, features)
-        return cast(Tensor, self.network.forward_head(features, pre_logits=True))
 
     def check_size(self) -> None:
         """Raise ``ValueError`` if the network takes images of another size."""

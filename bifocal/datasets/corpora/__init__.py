@@ -15,6 +15,4 @@ from bifocal.datasets.corpora.referit import ReferIt
 from bifocal.datasets.corpora.subset import Subset
 from bifocal.datasets.corpora.visual_genome import VisualGenome
 from bifocal.datasets.corpora.voc import VOC
-from bifocal.datasets.corpora.winoground import Winoground
 from bifocal.datasets.scenes.scenes import Scenes
-from bifocal.datasets.scenes.twin_scenes import TwinScenes

@@ -7,11 +7,9 @@ from bifocal.features.extractors.image_files import ImageFiles
 from bifocal.features.extractors.multi_level import MultiLevel
 from bifocal.features.extractors.open_clip import OpenClip
 from bifocal.features.extractors.pixels import Pixels
-from bifocal.features.extractors.pooled import Pooled
 from bifocal.features.extractors.pooled_layers import PooledLayers
 from bifocal.features.extractors.proposals import Proposals
 from bifocal.features.extractors.regions import Regions
-from bifocal.features.extractors.rmac import RMAC
 from bifocal.features.extractors.ten_crop import TenCrop
 from bifocal.features.readers.bottom_up_tsv import BottomUpTSV
 from bifocal.features.readers.image_arrays import ImageArrays

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from bifocal.onnx.files import read_json, read_whole
 from bifocal.onnx.text.words import tokenize
 
-FormatName = Literal["tokens", "subwords", "vectors", "contextual", "sparse"]
+FormatName = Literal["tokens", "vectors", "contextual", "sparse"]
 Array = NDArray[Any]
 
 DTYPES: dict[FormatName, type[np.generic]] = {
     "tokens": np.int32,
-    "subwords": np.int32,
     "vectors": np.float32,
     "contextual": np.float16,
     "sparse": np.float32,
@@ -39,10 +38,8 @@ class TextFormat:
     """Format of the captions of a text.
 
     Attributes:
-        name: "tokens", "subwords" (ids for an encoder that contains a transformer), "vectors",
-            "contextual" or "sparse".
-        dim: K, input dimension of the text encoder; of "subwords", the dimension of the
-            transformer's states.
+        name: "tokens", "vectors", "contextual" or "sparse".
+        dim: K, input dimension of the text encoder.
         layers: L of contextual vectors; 1 for other formats.
     """
 
@@ -92,7 +89,7 @@ def pad_captions(
 ) -> tuple[Array, Array]:
     """Return the values of B captions, padded to the longest caption, and their lengths (B,); see
     ``TextBatch``."""
-    if text_format.name in ("tokens", "subwords"):
+    if text_format.name == "tokens":
         return pad_ids(values)
     if text_format.name == "contextual":
         return _pad_layers(text_format, values)

@@ -27,12 +27,11 @@ ARRAYS = ("idf.safetensors", "static.safetensors", "word_vectors.safetensors")
 MODULES = {
     "FisherVectors": "bifocal.onnx.text.fisher",
     "MeanWordVectors": "bifocal.onnx.text.word2vec",
-    "StaticVectors": "bifocal.onnx.text.static_vectors",
     "TFIDF": "bifocal.onnx.text.tfidf",
 }
 """Modules of vectorizers in this package, imported when they are needed: most servers need no
 stemmer."""
-SUBWORDS = ("SentenceVectors", "Subwords", "TransformerTokens")
+SUBWORDS = ("SentenceVectors", "TransformerTokens")
 """Vectorizers whose network is in the graph of the text encoder, which reads the ids of
 subwords."""
 

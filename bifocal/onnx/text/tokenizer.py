@@ -44,9 +44,6 @@ class SubwordTokenizer:
         """Write a ``tokenizer.json`` with the truncation."""
         self.tokenizer.save(str(file))
 
-    def __len__(self) -> int:
-        return int(self.tokenizer.get_vocab_size())
-
     def encode(self, sentences: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
         """Return the ids of each sentence, at least one, and counts as ``EncodedCaptions`` has
         them."""
@@ -73,11 +70,6 @@ class SubwordTokenizer:
         ]
         first, last = (words[0], words[-1]) if words else (len(encoding.ids), len(encoding.ids))
         return encoding.ids[:first], encoding.ids[last + 1 :]
-
-    def words(self, sentences: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Return the ids of each sentence without special tokens."""
-        encodings = self.tokenizer.encode_batch(list(sentences), add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
         """Return ids (B, T) int64, padded with 0, and lengths (B,) int64."""

@@ -151,7 +151,7 @@ class ApproximateIndex:
 
 def _new_index(faiss: Any, dimension: int, factory: str) -> Any:
     """Return an empty index by an ``index_factory`` string. ``Cut64,FACTORY`` compares the first 64
-    numbers of each vector, divided by their norm, as a model with ``cut_dims`` was trained.
+    numbers of each vector, divided by their norm.
     """
     cut = re.fullmatch(r"Cut(\d+),(.+)", factory)
     size, kind = (int(cut[1]), cut[2]) if cut else (dimension, factory)

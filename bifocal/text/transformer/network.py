@@ -1,7 +1,7 @@
 """Networks of pretrained transformers: hidden token states, and sentence vectors."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,11 +15,8 @@ from torch.nn.functional import normalize
 
 from bifocal.durable.cached import write_cached
 from bifocal.onnx.text.captions import pad_ids
-from bifocal.onnx.text.tokenizer import SubwordTokenizer
-from bifocal.progress import track
 from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
 
-Vectors = NDArray[np.float64]
 MISSING = (
     "text by a transformer needs the package transformers: pip install 'bifocal-vse[transformers]'"
 )
@@ -41,23 +38,6 @@ class Transformer(nn.Module):
     def load(cls, folder: Path) -> "Transformer":
         """Load configuration and weights, as float32, in evaluation mode."""
         return cls(published_network(folder)).eval()
-
-    @classmethod
-    def new(cls, config: Mapping[str, Any]) -> "Transformer":
-        """Return a network with random weights from the content of a ``config.json``."""
-        library = transformers_library()
-        arguments = {name: value for name, value in config.items() if name != "model_type"}
-        return cls(
-            library.AutoModel.from_config(
-                library.AutoConfig.for_model(config["model_type"], **arguments)
-            )
-        )
-
-    @property
-    def blocks(self) -> nn.ModuleList:
-        """The L layers."""
-        lists = (module for module in self.network.modules() if isinstance(module, nn.ModuleList))
-        return next(module for module in lists if len(module) == self.layers)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         states: tuple[Tensor, ...] = self.network(
@@ -175,28 +155,6 @@ def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
     return (states * weights).sum(dim=1) / (
         count.sqrt() if name == "mean_sqrt_len_tokens" else count
     )
-
-
-def token_vectors(
-    folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_size: int = 1024
-) -> Vectors:
-    """Return a vector (V, K) for each token: mean of the last states with special tokens
-    (Model2Vec, 2024)."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    transformer = Transformer.load(folder.transformer).to(device)
-    before, after = tokenizer.special_ids()
-    means = []
-    with torch.inference_mode():
-        for start in track(range(0, len(tokenizer), batch_size), "distill"):
-            tokens = torch.arange(start, min(start + batch_size, len(tokenizer)))[:, None]
-            around = [
-                torch.tensor(ids, dtype=torch.int64).expand(len(tokens), len(ids))
-                for ids in (before, after)
-            ]
-            ids = torch.cat([around[0], tokens, around[1]], dim=1).to(device)
-            states = transformer(ids, torch.full((len(ids),), ids.shape[1], device=device))[-1]
-            means.append(states.mean(dim=1).double().cpu().numpy())
-    return np.concatenate(means)
 
 
 def sentence_vectors(encoder: TransformerFolder, texts: Sequence[str]) -> Tensor:

@@ -1,5 +1,4 @@
-"""Captions by a pretrained transformer: ids of subwords, one vector per caption, or states of the
-subwords."""
+"""Captions by a pretrained transformer: one vector per caption, or states of the subwords."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,35 +52,6 @@ class PretrainedTransformer:
 
 
 @dataclass
-class Subwords(PretrainedTransformer):
-    """Ids of the subwords of a pretrained transformer, which ``TransformerEncoder`` trains further.
-
-    Special tokens are included; long captions are truncated to the longest input of the
-    transformer. The text holds a copy of the transformer, whose weights the training starts from.
-
-    Args:
-        model: name of the transformer on the Hugging Face hub, which is downloaded.
-        path: folder of the transformer, instead of ``model``.
-
-    Example:
-        >>> from bifocal.text.transformer.tiny import write_tiny_transformer
-        >>> vectorizer = Subwords(path=write_tiny_transformer(["a dog runs"], dim=8))
-        >>> metrics = vectorizer.fit([], seed=0)
-        >>> vectorizer.transform(["a dog"]).values[0].tolist()  # between the two special tokens
-        [2, 4, 5, 3]
-    """
-
-    @property
-    def format(self) -> TextFormat:
-        """Ids, and the dimension of the hidden states."""
-        return TextFormat("subwords", self.folder.dim)
-
-    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        ids, counts = self.tokenizer.encode(captions)
-        return EncodedCaptions(ids, counts=counts)
-
-
-@dataclass
 class SentenceVectors(PretrainedTransformer):
     """One vector per caption of a pretrained sentence encoder, such as all-MiniLM-L6-v2, which
     stays as it is.
@@ -95,11 +65,8 @@ class SentenceVectors(PretrainedTransformer):
         path: folder of the encoder, as sentence-transformers saves it, instead of ``model``.
 
     Example:
-        >>> from bifocal.text.transformer.tiny import write_tiny_transformer
-        >>> vectorizer = SentenceVectors(path=write_tiny_transformer(["a dog runs"], dim=8))
-        >>> metrics = vectorizer.fit([], seed=0)
-        >>> vectorizer.transform(["a dog", "a dog runs"]).values[0].shape
-        (8,)
+        >>> SentenceVectors(model="sentence-transformers/all-MiniLM-L6-v2").batch_size
+        64
     """
 
     batch_size: int = 64
@@ -133,14 +100,8 @@ class TransformerTokens(PretrainedTransformer):
         path: folder of the transformer, instead of ``model``.
 
     Example:
-        >>> from bifocal.text.transformer.tiny import write_tiny_transformer
-        >>> folder = write_tiny_transformer(["a dog runs"], dim=8)
-        >>> vectorizer = TransformerTokens(layers=(0, -1), path=folder)
-        >>> metrics = vectorizer.fit([], seed=0)
-        >>> vectorizer.format
-        TextFormat(name='contextual', dim=8, layers=2)
-        >>> vectorizer.transform(["a dog"]).values[0].shape  # 2 layers, 2 subwords, 8 numbers
-        (32,)
+        >>> TransformerTokens(layers=(0, -1), model="google-bert/bert-base-uncased").layers
+        (0, -1)
     """
 
     layers: Sequence[int] = (-1,)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
 from bifocal.datasets import Dataset
-from bifocal.features.base import FeatureExtractor, FittedExtractor
+from bifocal.features.base import FeatureExtractor
 from bifocal.registry import CheckedByConstruction
 from bifocal.serialization import read_tensors, write_tensors
 
@@ -55,10 +55,7 @@ class Weights(CheckedByConstruction, ABC):
 def restore(extractor: FeatureExtractor, path: Path) -> PreparedWeights:
     """Load the weights file that a training wrote, with the metrics in its metadata."""
     digest = load_weights_file(extractor.backbone, path)
-    tensors, metrics = read_tensors(path)
-    if isinstance(extractor, FittedExtractor):
-        extractor.load_extra(tensors)
-    return PreparedWeights(digest, metrics)
+    return PreparedWeights(digest, read_tensors(path)[1])
 
 
 def keep(
@@ -71,16 +68,6 @@ def keep(
     ``directory``."""
     state = extractor.backbone.network.state_dict()
     write_tensors(directory / WEIGHTS_FILE, state | dict(extra), dict(metrics))
-
-
-def refuse_shards(learned: str, sharded: bool) -> None:
-    """Raise ``ValueError`` if each shard would learn its own ``learned``."""
-    if sharded:
-        raise ValueError(
-            f"every shard would learn a {learned} of its own: extract once without shards, on "
-            f"a small dataset if necessary, then load the {WEIGHTS_FILE} of that feature "
-            "directory with FromFile"
-        )
 
 
 class TrainedWeights(Weights):
@@ -106,7 +93,12 @@ class TrainedWeights(Weights):
         seed: int,
         sharded: bool = False,
     ) -> PreparedWeights:
-        refuse_shards(self.network, sharded)
+        if sharded:
+            raise ValueError(
+                f"every shard would learn a {self.network} of its own: extract once without "
+                f"shards, on a small dataset if necessary, then load the {WEIGHTS_FILE} of that "
+                "feature directory with FromFile"
+            )
         if not (directory / WEIGHTS_FILE).is_file():
             extra, metrics = self.train(extractor, dataset, directory / "checkpoints", seed)
             keep(extractor, directory, extra, metrics)

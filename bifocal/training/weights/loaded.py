@@ -8,17 +8,14 @@ from torch import Tensor
 
 from bifocal.backbones.base import Backbone
 from bifocal.backbones.state import (
-    WEIGHTS_FILE,
     extra_tensors,
     load_library_weights,
     load_weights_file,
     read_safetensors,
 )
 from bifocal.datasets import Dataset
-from bifocal.draws import drawn_rows
-from bifocal.features.base import FeatureExtractor, FittedExtractor
-from bifocal.features.extraction import NetworkFeatures
-from bifocal.training.weights.base import PreparedWeights, Weights, keep, refuse_shards, restore
+from bifocal.features.base import FeatureExtractor
+from bifocal.training.weights.base import PreparedWeights, Weights, keep
 
 
 class Loaded(NamedTuple):
@@ -48,29 +45,9 @@ class LoadedWeights(Weights):
         sharded: bool = False,
     ) -> PreparedWeights:
         digest, extra = self.load(extractor.backbone)
-        if isinstance(extractor, FittedExtractor):
-            if not extra.keys() >= set(extractor.extra_names):
-                refuse_shards("whitening", sharded)
-                if not (directory / WEIGHTS_FILE).is_file():
-                    keep(extractor, directory, _fit(extractor, dataset, batch_size, seed), {})
-                return restore(extractor, directory / WEIGHTS_FILE)
-            extra = {name: extra[name] for name in extractor.extra_names}
-            extractor.load_extra(extra)
         if extractor.keeps_weights:
             keep(extractor, directory, extra, {})
         return PreparedWeights(digest, {})
-
-
-def _fit(
-    extractor: FittedExtractor, dataset: Dataset, batch_size: int, seed: int
-) -> dict[str, Tensor]:
-    """Fit ``extractor`` on images of the split "train" that are drawn at random, in the order of
-    the dataset."""
-    train = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
-    rows = drawn_rows(train, extractor.fit_images, seed)
-    return extractor.fit(
-        NetworkFeatures(extractor, dataset, batch_size).batches([train[row] for row in rows])
-    )
 
 
 class FromFile(LoadedWeights):

@@ -3,12 +3,11 @@ transforms."""
 
 import numpy as np
 import pytest
-import timm
 import torch
 from PIL import Image
 from timm.data import create_transform, resolve_model_data_config
 
-from bifocal.features.extractors import Grid, Pooled
+from bifocal.features.extractors import Grid
 
 REGISTERS = {"img_size": 28, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZES = ((64, 64), (97, 48), (41, 70), (200, 61))
@@ -35,22 +34,22 @@ def test_crop_is_that_of_timm(size: int | None) -> None:
     arguments = (
         {"model_arguments": {"img_size": size}, "size": size, "resize": "crop"} if size else {}
     )
-    extractor = Pooled("test_vit", **arguments)
+    extractor = Grid("test_vit", **arguments)
     config = resolve_model_data_config(extractor.backbone.network)
     transform = create_transform(**(config | {"input_size": (3, size, size)} if size else config))
     network = extractor.backbone.network
     for image in images():
         (regions,) = extractor.extract([extractor.preprocess(image)])
-        expected = network.forward_head(
-            network.forward_features(transform(image).unsqueeze(0)), pre_logits=True
-        )
+        tokens = network.forward_features(transform(image).unsqueeze(0))[0]
+        expected = tokens[network.num_prefix_tokens :]
         torch.testing.assert_close(regions.features, expected, rtol=1e-4, atol=1e-4)
         width, height = image.size
         crop = 0.95 * min(width, height)
         sides = [(width - crop) / 2, (height - crop) / 2, (width + crop) / 2, (height + crop) / 2]
         box = np.array(sides) / [width, height, width, height]
         assert regions.boxes is not None
-        np.testing.assert_allclose(regions.boxes[0], box, atol=0.02)
+        found = torch.cat([regions.boxes.amin(dim=0)[:2], regions.boxes.amax(dim=0)[2:]])
+        np.testing.assert_allclose(found, box, atol=0.02)
 
 
 def test_size_alone_keeps_the_whole_image() -> None:
@@ -104,29 +103,7 @@ def test_cells_are_the_normalized_tokens_of_the_patches(name: str, prefix: int, 
     torch.testing.assert_close(regions.features, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_pooled_features_are_those_of_the_classifier_or_class_token_and_mean() -> None:
-    torch.manual_seed(0)
-    both = Pooled(
-        "vit_small_patch14_reg4_dinov2", "class_and_mean", size=28, model_arguments=REGISTERS
-    )
-    image = both.preprocess(images()[0])
-    tokens = both.backbone.network.forward_features(both.backbone.normalize(image.unsqueeze(0)))[0]
-    (regions,) = both.extract([image])
-    torch.testing.assert_close(regions.features[0], torch.cat([tokens[0], tokens[5:].mean(dim=0)]))
-    for name in ("test_vit2", "test_resnet", "test_convnext"):
-        pooled = Pooled(name, size=160)
-        classifier = timm.create_model(name).eval()
-        classifier.load_state_dict(pooled.backbone.network.state_dict(), strict=False)
-        inputs = InputsOf(classifier.get_classifier())
-        image = pooled.preprocess(images()[0])
-        classifier(pooled.backbone.normalize(image.unsqueeze(0)))
-        (regions,) = pooled.extract([image])
-        torch.testing.assert_close(regions.features, inputs.last, rtol=1e-4, atol=1e-4)
-
-
-def test_impossible_pooling_and_data_configurations_are_errors() -> None:
-    with pytest.raises(ValueError, match="has no class token: set pooling to network"):
-        _ = Pooled("test_convnext", "class_and_mean").dim
+def test_impossible_data_configurations_are_errors() -> None:
     with pytest.raises(
         ValueError, match=r"tf_efficientnetv2_b3 by 'squash' with crop_pct 0.9: set resize"
     ):

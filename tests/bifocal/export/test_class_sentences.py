@@ -19,8 +19,8 @@ from bifocal.localization.heads import ClassMixture
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.pointing import PointingHead
 from bifocal.search.collection.image_vectors import ImageVectors
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, PADDED, describe, write_head
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 SIZE = 96
 

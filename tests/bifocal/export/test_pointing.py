@@ -20,7 +20,6 @@ from bifocal.onnx.pointing import PointingHead
 from bifocal.onnx.pointing.head import cell_classes, heatmap, phrase_map
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from tests.bifocal.pointing_heads import (
     DEFINITIONS,
     NAMES,
@@ -29,6 +28,7 @@ from tests.bifocal.pointing_heads import (
     write_head,
     write_network,
 )
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 POOLED = {
     "backbone": "resnet10t",

@@ -14,8 +14,6 @@ from safetensors.torch import save_file
 
 from bifocal import registry
 from bifocal.backbones.open_clip import OpenClipBackbone
-from bifocal.export.encoders import export_encoder
-from bifocal.export.graphs.parity import compare_encoder
 from bifocal.export.text import (
     compare_text_encoder,
     export_sentences,
@@ -27,9 +25,9 @@ from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.text import TextStore
 from bifocal.text.transformer.folder import TransformerFolder
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
 from tests.bifocal.contrastive import write_multilingual
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 DEMO = Path(__file__).parents[3] / "pipelines" / "app" / "demo_model" / "onnx"
 CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog", "a bird on a street", "grass"]
@@ -42,7 +40,6 @@ SENTENCES = [
     "犬が走る",
 ]
 MIXTURE = {"name": "TokenMixtureEncoder", "layers": 2}
-ADAPTED = {"name": "TransformerEncoder", "train": {"name": "LoRA", "rank": 2}}
 CLIP = {
     "embed_dim": 12,
     "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
@@ -50,7 +47,7 @@ CLIP = {
 }
 SLOW = ("states", "clip", "sentences")
 CASES = (
-    *("subwords", "multilingual", "vectors"),
+    *("multilingual", "vectors"),
     *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW),
 )
 ABSENT = ("torch", "transformers", "open_clip", "sklearn", "scipy")
@@ -67,7 +64,6 @@ def vectorizer_and_encoder(case: str, tiny: Path) -> tuple[dict[str, Any], Any]:
     vectors = [
         {"name": "TFIDF"},
         {"name": "SentenceVectors", "path": tiny},
-        {"name": "StaticVectors", "path": tiny, "dim": 3},
         {
             "name": "FisherVectors",
             "dim": 4,
@@ -79,7 +75,6 @@ def vectorizer_and_encoder(case: str, tiny: Path) -> tuple[dict[str, Any], Any]:
     ]
     cases: dict[str, tuple[dict[str, Any], Any]] = {
         "states": ({"name": "TransformerTokens", "path": tiny, "layers": [1, -1]}, MIXTURE),
-        "subwords": ({"name": "Subwords", "path": tiny}, ADAPTED),
         "clip": (
             {"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP},
             "ResidualHead",
@@ -120,22 +115,15 @@ def test_raw_sentences_without_torch_equal_torch(
         feature_dim=3,
         text_dim=store.dim,
         text_format=store.format.name,
-        network=store.network,
     ).eval()
-    for weight in model.text_encoder.parameters():  # LoRA changes nothing before it is trained
+    for weight in model.text_encoder.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     save_model(embedding, model)
 
     file = onnx / "text_encoder.onnx"
-    assert has_network(text) == (
-        case != "subwords"
-    )  # the encoder itself contains the network of subwords
-    if has_network(text):
-        export_text_encoder(embedding, text, file)
-        parities = list(compare_text_encoder(embedding, text, file, seed=0))
-    else:
-        export_encoder(embedding, "text_encoder", file)
-        parities = list(compare_encoder(embedding, "text_encoder", file, seed=0))
+    assert has_network(text)
+    export_text_encoder(embedding, text, file)
+    parities = list(compare_text_encoder(embedding, text, file, seed=0))
     assert len({(parity.batch, parity.length) for parity in parities}) == 9
     assert max(parity.difference for parity in parities) < 1e-5
 

@@ -8,7 +8,6 @@ from runtime import parameters
 MODEL = {"channels": [8, 16, 24, 32], "stem_width": 8}
 GRID = {"name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 64, "model_arguments": MODEL}
 PIXELS = {"name": "Pixels", "size": 64, "backbone": "resnet10t", "model_arguments": MODEL}
-RMAC = {"name": "RMAC", "size": 64, "dim": 4, "backbone": "resnet10t", "model_arguments": MODEL}
 SECTION: dict[str, Any] = {
     "extractor": GRID,
     "weights": {

@@ -19,7 +19,7 @@ from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
 from bifocal.training.weights import base as trained_weights
 from components.extract_features import run as stage
-from tests.components.extract_features.section import GRID, MODEL, PIXELS, RMAC, validated
+from tests.components.extract_features.section import GRID, MODEL, PIXELS, validated
 
 
 @pytest.fixture(scope="module")
@@ -195,30 +195,3 @@ def test_image_files_keep_weights_and_no_pixels(
     assert encoder.adaptation.weight.equal(
         load_file(classified[0] / "weights.safetensors")["adaptation.weight"]
     )
-
-
-def test_rmac_keeps_its_whitening_and_shards_load_it(
-    dataset: Path, classified: tuple[Path, dict[str, float]], tmp_path: Path
-) -> None:
-    params = validated(
-        extractor=RMAC,
-        weights={"name": "FromFile", "path": str(classified[0] / "weights.safetensors")},
-    )
-    stage.run(params, dataset=dataset, features=empty(tmp_path / "rmac"))
-    store = FeatureStore(tmp_path / "rmac")
-    assert (store.regions, store.dim) == (1, 4)
-    norms = store.gather(range(24)).features.float().norm(dim=2)
-    torch.testing.assert_close(norms, torch.ones(24, 1), rtol=0, atol=2e-3)
-
-    with pytest.raises(ValueError, match="every shard would learn a whitening of its own"):
-        stage.run(params, dataset=dataset, features=empty(tmp_path / "shard"), shard="2/2")
-    whitened = {"name": "FromFile", "path": str(tmp_path / "rmac" / "weights.safetensors")}
-    stage.run(
-        validated(extractor=RMAC, weights=whitened),
-        dataset=dataset,
-        features=tmp_path / "shard",
-        shard="2/2",
-    )
-    shard = FeatureStore(tmp_path / "shard")
-    assert shard.image_ids == store.image_ids[12:]
-    assert shard.gather(range(12)).features.equal(store.gather(range(12, 24)).features)

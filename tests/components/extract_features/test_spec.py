@@ -9,7 +9,7 @@ import yaml
 
 from components.extract_features.spec import COMPONENT
 from runtime.parameters import ParameterError
-from tests.components.extract_features.section import GRID, PIXELS, RMAC, validated
+from tests.components.extract_features.section import GRID, PIXELS, validated
 
 README = Path(__file__).parents[3] / "components" / "extract_features" / "README.md"
 ARRAYS = {"name": "ImageArrays", "path": "arrays"}
@@ -73,8 +73,7 @@ def test_extraction_with_a_network_needs_a_batch_size() -> None:
         (GRID, "Pretrained", True),
         (GRID, PHRASES, False),
         (PIXELS, CLASSIFIER, False),
-        (RMAC, "Pretrained", False),
-        (RMAC, {"name": "FromFile", "path": "weights.safetensors"}, True),
+        (GRID, {"name": "FromFile", "path": "weights.safetensors"}, True),
         (ARRAYS, None, True),
     ],
 )

@@ -143,7 +143,6 @@ def test_examples_of_the_readme_are_valid():
         "Flickr30k",
         "Flickr30kEntities",
         "RefCOCO",
-        "Winoground",
         "ReferIt",
         "VisualGenome",
         "COCO",

@@ -11,7 +11,8 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
 from bifocal.datasets import read_dataset
-from bifocal.features.extractors import RMAC, ImageFiles
+from bifocal.features.extractors import ImageFiles
+from bifocal.features.extractors.rmac_regions import region_maxima
 from bifocal.features.image_files import open_features
 from bifocal.models import load_model
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed_images
@@ -64,17 +65,18 @@ def test_untrained_rmac_is_whitened_by_the_regions_of_training_images(
     assert metrics["whitening_images"] == 20
     tables = read_dataset(artifacts["dataset"])
     store = open_features(artifacts["features"], tables)
-    extractor = RMAC(**IMAGES, dim=8)
-    extractor.backbone.network.load_state_dict(
-        load_file(artifacts["features"] / "weights.safetensors")
-    )
+    extractor = ImageFiles(**IMAGES, resize="aspect")
+    network = extractor.backbone.network
+    network.load_state_dict(load_file(artifacts["features"] / "weights.safetensors"))
 
     def regions(image_ids: list[str]) -> list[np.ndarray]:
-        images = [
-            extractor.preprocess(open_image(tables.image_path(image_id))) for image_id in image_ids
-        ]
-        with torch.inference_mode():
-            return [vectors.double().numpy() for vectors in extractor.region_vectors(images)]
+        found = []
+        for image_id in image_ids:
+            pixels = extractor.preprocess(open_image(tables.image_path(image_id)))
+            with torch.inference_mode():
+                maps = network.forward_features(extractor.backbone.normalize(pixels[None]))
+                found.append(normalize(region_maxima(maps, 2)[0].double().numpy()))
+        return found
 
     train = list(tables.split("train").images["image_id"])
     drawn = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:20].tolist()

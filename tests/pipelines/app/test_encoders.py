@@ -24,13 +24,13 @@ from bifocal.backbones.hub import download_size
 from bifocal.onnx.files import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.serving.service.models import RunSource
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app import encoders
 from pipelines.app.training import packages
 from pipelines.app.training.networks import find_networks
 from pipelines.app.training.recipe import compose
 from tests.bifocal.contrastive import write_clip, write_multilingual
 from tests.bifocal.hub_server import Hub, serve_hub
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 from tests.bifocal.towers import write_immich
 from tests.pipelines.app.conftest import Command
 

@@ -21,8 +21,8 @@ from bifocal.onnx.pixels import DecodedImage
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.trained_model import TrainedModel
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app import index_folder
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 from tests.pipelines.app.conftest import Command
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.datasets.base import CorpusReader
-from bifocal.datasets.corpora import COCO, COCOInstances, RefCOCO, ReferIt, VisualGenome, Winoground
+from bifocal.datasets.corpora import COCO, COCOInstances, RefCOCO, ReferIt, VisualGenome
 
 COUNT, SIZE = 4, {"width": 40, "height": 30}
 NUMBERS = range(1, COUNT + 1)
@@ -116,28 +116,12 @@ def referit_files() -> Files:
     }
 
 
-def winoground_files() -> Files:
-    rows = [
-        {
-            "id": number,
-            "image_0": f"{number}",
-            "image_1": f"{number}-1",
-            "caption_0": TEXTS[number - 1],
-            "caption_1": TEXTS[number - 1],
-            "collapsed_tag": "Object",
-        }
-        for number in NUMBERS
-    ]
-    return {"examples.jsonl": rows}
-
-
 READERS: dict[str, tuple[Callable[[], Files], Callable[[Path], CorpusReader]]] = {
     "COCOInstances": (coco_files, lambda root: COCOInstances(root, "a", 0.0, 0.0)),
     "COCO": (karpathy_files, COCO),
     "VisualGenome": (genome_files, lambda root: VisualGenome(root, objects="objects.json")),
     "RefCOCO": (refcoco_files, RefCOCO),
     "ReferIt": (referit_files, ReferIt),
-    "Winoground": (winoground_files, Winoground),
 }
 
 

@@ -62,7 +62,7 @@ def test_an_odd_annotation_costs_at_most_its_image(
     intact, files = make(), make()
     write(tmp_path, intact)
     expected = by_image(reader(tmp_path).read(UNUSED))
-    assert len(expected) == COUNT * (2 if name == "Winoground" else 1)
+    assert len(expected) == COUNT
     file = data.draw(st.sampled_from([file for file in files if "splits" not in file]))
     container, key, number = data.draw(st.sampled_from(places(files[file])))
     if odd == "nothing":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.datasets.corpora import TwinScenes
+from benchmarks.twin_scenes import TwinScenes
 from bifocal.evaluation import Compositionality
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.compositionality.choices import score_margins

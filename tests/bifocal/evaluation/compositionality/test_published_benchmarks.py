@@ -1,14 +1,12 @@
-"""SugarCrepe and Winoground in their published files; loops over scores are the reference."""
+"""SugarCrepe in its published files; loops over scores are the reference."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from bifocal.datasets.corpora import Winoground as WinogroundCorpus
-from bifocal.evaluation import SugarCrepe, Winoground
+from bifocal.evaluation import SugarCrepe
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.compositionality.sugar_crepe import LABELS
 
@@ -70,68 +68,3 @@ def test_sugar_crepe_counts_captions_above_their_negatives(
         ValueError, match=r"swap_obj\.json: entry 0 has no filename, caption and negative_caption"
     ):
         SugarCrepe(tmp_path)(subject)
-
-
-def write_examples(path: Path, images: list[str]) -> list[tuple[list[str], list[str], str]]:
-    examples = [
-        (images[:2], ["a star above a ring", "a ring above a star"], "Object"),
-        (images[2:4], ["a red star", "a blue ring"], "Relation"),
-        (images[4:6], ["a star", "a star"], "Relation"),
-    ]
-    rows = [
-        {
-            "id": number,
-            "image_0": pair[0],
-            "image_1": pair[1],
-            "caption_0": texts[0],
-            "caption_1": texts[1],
-            "tag": "Scope",
-            "secondary_tag": "",
-            "num_main_preds": 1,
-            "collapsed_tag": tag,
-        }
-        for number, (pair, texts, tag) in enumerate(examples)
-    ]
-    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    return examples
-
-
-def test_winoground_compares_both_images_and_both_captions(
-    model_subject: Subject, tmp_path: Path
-) -> None:
-    subject, file = model_subject, tmp_path / "examples.jsonl"
-    examples = write_examples(file, list(subject.split.images["image_id"]))
-    right: dict[str, list[bool]] = {"text": [], "image": [], "group": []}
-    for images, texts, _ in examples:
-        s = [[score(subject, image, text) for text in texts] for image in images]
-        text = s[0][0] > s[0][1] and s[1][1] > s[1][0] and texts[0] != texts[1]
-        image = s[0][0] > s[1][0] and s[1][1] > s[0][1]
-        for name, value in (("text", text), ("image", image), ("group", text and image)):
-            right[name].append(value)
-    metrics = Winoground(file)(subject).metrics["winoground"]
-    for name, values in right.items():
-        assert metrics[name]["score"] == pytest.approx(100 * sum(values) / 3)
-        tags = {"Object": 100.0 * values[0], "Relation": 50.0 * (values[1] + values[2])}
-        assert metrics[name]["tags"] == tags
-    assert metrics["examples"] == 3
-    file.write_text('{"id": 0}\n')
-    with pytest.raises(
-        ValueError, match=r"no example of Winoground: examples\.jsonl, line 1: no 'image_0'"
-    ):
-        Winoground(file)(replace(subject))
-
-
-def test_winoground_is_a_corpus_of_one_caption_per_image(tmp_path: Path) -> None:
-    write_examples(tmp_path / "examples.jsonl", [f"ex_{n // 2}_img_{n % 2}" for n in range(6)])
-    corpus = WinogroundCorpus(tmp_path).read(tmp_path)
-    first = corpus.images[0]
-    assert (len(corpus.images), first.image_id, first.path, first.split) == (
-        6,
-        "ex_0_img_0",
-        "ex_0_img_0.png",
-        "test",
-    )
-    assert [(caption.image_id, caption.text) for caption in corpus.captions[:2]] == [
-        ("ex_0_img_0", "a star above a ring"),
-        ("ex_0_img_1", "a ring above a star"),
-    ]

@@ -81,16 +81,6 @@ def test_folder_without_vectorizer_is_named(tmp_path: Path) -> None:
             ["WordNet has only English lemmas"],
         ),
         (
-            "StaticVectors",
-            {},
-            ["path is missing: set it to a folder of model2vec or of a transformer"],
-        ),
-        (
-            "StaticVectors",
-            {"path": __file__, "dim": 9},
-            ["dim 9 has no effect unless path is a transformer"],
-        ),
-        (
             "Concatenated",
             {"vectorizers": [{"name": "TFIDF"}]},
             ["vectorizers has 1 entries: give two or more"],

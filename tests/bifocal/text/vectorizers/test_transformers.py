@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModel
 
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import SentenceVectors, TransformerTokens
 from tests.bifocal.hub_server import serve_hub
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 DIM, HEADS = 8, 2
 SENTENCES = ["a dog runs on the grass", "A dog", "the unknownword runs", "", "dog " * 100]

@@ -10,11 +10,11 @@ import pandas as pd
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.text import TextStore
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import TFIDF, Concatenated, SentenceVectors
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer, write_text
 from bifocal.training import TrainingInputs, new_model
 from tests.bifocal.pointing_heads import DEFINITIONS, NAMES
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 CAPTIONS = ["a dog runs", "two cats", "a red car", "a dog and a cat"]
 METADATA = {"extractor": "PooledLayers", "classes": True, "backbone": "small"}

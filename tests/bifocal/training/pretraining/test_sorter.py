@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from benchmarks.quality.sorters import public_scores
 from bifocal.sorters import (
     PairwiseSorter,
     PositionwiseLSTMSorter,
@@ -18,7 +19,7 @@ from bifocal.sorters import (
     load_sorter,
     save_sorter,
 )
-from bifocal.sorters.synthetic import public_scores, synthetic_scores
+from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training.pretraining.sorter import _SorterTask, held_out_scores, rank_l1, train_sorter
 from bifocal.training.schedules import Step
 

@@ -7,7 +7,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from bifocal.text.transformer.tiny import write_tiny_transformer
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 
 @pytest.fixture(scope="module")

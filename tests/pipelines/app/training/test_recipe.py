@@ -11,7 +11,6 @@ import timm
 from PIL import Image
 from safetensors.torch import save_file
 
-from bifocal.text.transformer.tiny import write_tiny_transformer
 from components.catalog import configurable_components
 from pipelines.app.encoders import SENTENCES
 from pipelines.app.run_folder import shipped_file
@@ -20,6 +19,7 @@ from pipelines.app.training.recipe import compose
 from runtime import parameters
 from runtime.parameters import validate
 from tests.bifocal.hub_server import serve_hub
+from tests.bifocal.tiny_transformer import write_tiny_transformer
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ import snowballstemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.datasets.corpora import TwinScenes
+from benchmarks.twin_scenes import KINDS, TwinScenes
 from bifocal.datasets.scenes.captions import MIN_DISTANCE, NUMBERS
 from bifocal.datasets.scenes.drawing import draw_scene
-from bifocal.datasets.scenes.twin_scenes import KINDS
 from bifocal.text import tokenize
 
 PAIRS = {"seed": st.integers(0, 2**16), "pair": st.integers(0, 400)}

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from benchmarks.rank_adversary import run_adversary
 from bifocal.sorters import (
     CNNSorter,
     ExactRankSorter,
     PairwiseSorter,
     PositionwiseLSTMSorter,
 )
-from bifocal.sorters.adversary import run_adversary
 from bifocal.training.pretraining.sorter import train_sorter
 from bifocal.training.schedules import Step
 
