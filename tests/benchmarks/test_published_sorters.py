@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.quality import published_sorters as benchmark
+from benchmarks.quality.sorters import public_scores
+from bifocal.sorters import PairwiseSorter
+from bifocal.training.pretraining.sorter import rank_l1
 
 
 def test_a_stopped_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +23,17 @@ def test_a_stopped_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert found == epochs
         assert spent > 0
     assert (error, found) == whole[:2]
+
+
+def test_public_scores_reproduce_the_published_error_of_the_handcrafted_sorter() -> None:
+    scores = public_scores(2000, 100, torch.Generator().manual_seed(0))
+    assert rank_l1(PairwiseSorter(), scores) == pytest.approx(0.0350, abs=0.001)  # thesis table 5.1
+    in_range = scores.abs().amax(dim=1) <= 1
+    ascending = (scores.diff(dim=1) > 0).all(dim=1)
+    assert in_range.float().mean().item() == pytest.approx(
+        0.7, abs=0.05
+    )  # all kinds but the normal and the mixed
+    assert ascending.float().mean().item() == pytest.approx(
+        0.15, abs=0.03
+    )  # the last kind, and half of those in order
+    assert torch.equal(scores, public_scores(2000, 100, torch.Generator().manual_seed(0)))

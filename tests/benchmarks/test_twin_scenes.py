@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.twin_scenes import KINDS, TwinScenes
 from bifocal.datasets.scenes.captions import MIN_DISTANCE, NUMBERS
 from bifocal.datasets.scenes.drawing import draw_scene
+from bifocal.evaluation.compositionality.compositionality import edits
 from bifocal.text import tokenize
 
 PAIRS = {"seed": st.integers(0, 2**16), "pair": st.integers(0, 400)}
@@ -83,3 +84,18 @@ def test_pairs_of_every_kind_alternate_and_their_images_differ():
 def test_an_odd_number_of_images_is_an_error():
     with pytest.raises(ValueError, match="val is 3, expected an even number"):
         TwinScenes(val=3)
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "attributes"), (4, "count"), (6, "negation")])
+def test_an_edit_of_a_twin_scene_is_the_caption_of_its_twin(number, name):
+    corpus = TwinScenes(seed=5)
+    for pair in range(0, 80, 8):
+        captions, others = (corpus.scene("val", pair + number + side)[1] for side in (0, 1))
+        for caption, other in zip(captions, others, strict=True):
+            edited = edits(caption.text)[1][name]
+            if name == "count":  # the edit does not change the nouns to singular and plural
+                assert [word for word in edited.split() if word in ("one", "two", "three")] == [
+                    word for word in tokenize(other.text) if word in ("one", "two", "three")
+                ]
+            else:
+                assert edited == edits(other.text)[0]

@@ -114,7 +114,7 @@ ATTACKS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_other_opcodes_and_names_are_refused(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("loads", "load", "Unpickler"):
+    for name in ("loads", "load", "Unpickler"):  # the reader in C
         monkeypatch.setattr(pickle, name, lambda *_: pytest.fail("unpickled"))
     with pytest.raises(ValueError, match=r"refused|damaged|no array"):
         read(ATTACKS[attack])

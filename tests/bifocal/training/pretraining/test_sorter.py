@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from benchmarks.quality.sorters import public_scores
 from bifocal.sorters import (
-    PairwiseSorter,
     PositionwiseLSTMSorter,
     exact_ranks,
     load_sorter,
@@ -61,20 +59,6 @@ def test_synthetic_scores_are_four_distributions_in_equal_parts() -> None:
     # even.
     assert (in_range & ~even).float().mean().item() == pytest.approx(0.25, abs=0.05)
     assert scores[in_range & ~even].std().item() == pytest.approx(3**-0.5, abs=0.02)
-
-
-def test_public_scores_reproduce_the_published_error_of_the_handcrafted_sorter() -> None:
-    scores = public_scores(2000, 100, torch.Generator().manual_seed(0))
-    assert rank_l1(PairwiseSorter(), scores) == pytest.approx(0.0350, abs=0.001)  # thesis table 5.1
-    in_range = scores.abs().amax(dim=1) <= 1
-    ascending = (scores.diff(dim=1) > 0).all(dim=1)
-    assert in_range.float().mean().item() == pytest.approx(
-        0.7, abs=0.05
-    )  # all kinds but the normal and the mixed
-    assert ascending.float().mean().item() == pytest.approx(
-        0.15, abs=0.03
-    )  # the last kind, and half of those in order
-    assert torch.equal(scores, public_scores(2000, 100, torch.Generator().manual_seed(0)))
 
 
 def test_synthetic_scores_are_shuffled_and_reproducible() -> None:
