@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -39,38 +39,37 @@ class Unit:
     inputs: frozenset[str] = frozenset()
 
 
+def reachable(roots: Collection[str], needs: Iterable[tuple[str, Collection[str]]]) -> set[str]:
+    """Return ``roots`` with all that they need; ``needs`` has pairs of a name and what it needs."""
+    edges, found = dict[str, set[str]](), set(roots)
+    for name, needed in needs:
+        edges.setdefault(name, set()).update(needed)
+    waiting = list(found)
+    while waiting:
+        new = edges.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
+
+
 def unneeded(
-    units: Collection[Unit], lineage: Collection[str], now: datetime, days: int, newest: int
+    units: Collection[Unit], needed: Collection[str], now: datetime, days: int, newest: int
 ) -> list[Unit]:
     """Return the units to delete, in an order that deletes an artifact before its inputs.
 
     Needed are units that changed within ``days``, also by a job that runs; the ``newest`` artifacts
     of each name, which Kubeflow's cache still gives to new runs; artifacts with a hash in
-    ``lineage``, such as those of registered versions; and everything that needed artifacts were
-    made of.
+    ``needed``, such as those of registered versions; and everything that needed artifacts were made
+    of.
     """
-    needed = set(lineage)
-    ranks: dict[str, int] = {}
+    roots, ranks, start = set(needed), dict[str, int](), now - timedelta(days=days)
     for unit in sorted(units, key=lambda unit: unit.changed, reverse=True):
         if unit.name:
             ranks[unit.name] = ranks.get(unit.name, 0) + 1
-        if unit.digest and (
-            ranks[unit.name] <= newest or unit.changed > now - timedelta(days=days)
-        ):
-            needed.add(unit.digest)
-    made_of = {digest: set[str]() for digest in needed}
-    for unit in units:
-        made_of.setdefault(unit.digest, set()).update(unit.inputs)
-    waiting = list(needed)
-    while waiting:
-        found = made_of.get(waiting.pop(), set()) - needed
-        needed |= found
-        waiting += found
-    old = [
-        unit
-        for unit in units
-        if unit.changed <= now - timedelta(days=days) and unit.digest not in needed
-    ]
+        if unit.digest and (ranks[unit.name] <= newest or unit.changed > start):
+            roots.add(unit.digest)
+    kept = reachable(roots, ((unit.digest, unit.inputs) for unit in units))
+    old = [unit for unit in units if unit.changed <= start and unit.digest not in kept]
     return sorted(old, key=lambda unit: unit.changed, reverse=True)
 
 

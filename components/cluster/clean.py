@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from bifocal.progress import log_line
 from components.cluster.steps import CleanParams
-from runtime.mlflow.retention import delete_previous_files, lineage, previous_files
+from runtime.mlflow.retention import delete_previous_files, needed_by_versions, previous_files
 from runtime.retention import artifact_units, checkpoint_units, delete_unit, unneeded
 
 
@@ -15,7 +15,7 @@ def run(params: CleanParams) -> dict[str, float]:
     needed: set[str] = set()
     if params.model is not None:
         newest, days = policy.releases.versions, policy.releases.days
-        needed = lineage(params.model, newest)
+        needed = needed_by_versions(params.model, newest)
         previous = [(files, files.size()) for files in previous_files(params.model, newest)]
         if params.delete:
             delete_previous_files(params.model, newest, now, days)

@@ -24,6 +24,7 @@ from runtime.mlflow.registry import (
     version_tags,
 )
 from runtime.mlflow.releases import DESCRIPTION, FOLDER, LOCK_TIMEOUT
+from runtime.retention import reachable
 
 UNNEEDED, MODEL_UNNEEDED = "release.unneeded.", "model.unneeded"
 """Tags of a version with the time at which a release of it, or its model, was first found
@@ -78,43 +79,28 @@ class PreviousFiles:
 
 
 def previous_files(model: str, newest: int) -> list[PreviousFiles]:
-    """Return the releases and models that are not needed.
-
-    A version needs its model, and the release that its tag names, if it has an alias, is among the
-    ``newest`` versions, or was accepted and waits for its promotion. A version of another
-    registered model needs the model of its run.
-    """
+    """Return the releases and models that are not needed."""
     found = []
     with mlflow_errors_as_oserror():
-        client, (versions, kept) = connect(), _versions(model, newest)
-        needed = {(version.run_id, version.tags.get(RELEASE_TAG)) for version in kept}
-        needed |= {(version.run_id, "") for version in kept}
+        client, (versions, needed) = connect(), _needed(model, newest)
         for version in filterfalse(_is_cleaned, versions):
-            digests = [
-                PurePosixPath(path).name
-                for path in list_folder(client, str(version.run_id), FOLDER)
-            ]
-            for digest in [*digests, ""]:
-                if (version.run_id, digest) not in needed and (
+            run_id = str(version.run_id)
+            names = map(PurePosixPath, list_folder(client, run_id, FOLDER))
+            for digest in [*(path.name for path in names), ""]:
+                if f"{run_id}/{digest}" not in needed and (
                     digest or _has_own_model(client, version)
                 ):
-                    previous = RegisteredVersion(model, int(version.version), str(version.run_id))
+                    previous = RegisteredVersion(model, int(version.version), run_id)
                     since = version.tags.get(PreviousFiles(previous, digest, None).tag)
-                    found.append(
-                        PreviousFiles(
-                            previous, digest, datetime.fromisoformat(since) if since else None
-                        )
-                    )
+                    time = datetime.fromisoformat(since) if since else None
+                    found.append(PreviousFiles(previous, digest, time))
     return found
 
 
-def lineage(model: str, newest: int) -> set[str]:
-    """Return the hashes of the artifacts that the needed versions were made of."""
+def needed_by_versions(model: str, newest: int) -> set[str]:
+    """Return what the versions of a registered model need, as ``runtime.retention`` asks for it."""
     with mlflow_errors_as_oserror():
-        _, kept = _versions(model, newest)
-    return {
-        value for version in kept for key, value in version.tags.items() if key.startswith(HASH)
-    }
+        return _needed(model, newest)[1]
 
 
 def delete_previous_files(model: str, newest: int, now: datetime, days: int) -> list[PreviousFiles]:
@@ -137,17 +123,24 @@ def delete_previous_files(model: str, newest: int, now: datetime, days: int) -> 
     return due
 
 
-def _versions(model: str, newest: int) -> tuple[list[ModelVersion], list[ModelVersion]]:
-    """Return all versions and the needed versions."""
+def _needed(model: str, newest: int) -> tuple[list[ModelVersion], set[str]]:
+    """Return all versions, and what they need.
+
+    A version is needed if it has an alias, is among the ``newest`` ones, or was accepted and waits
+    for its promotion. It needs its model (``RUN/``), the release that its tag names (``RUN/HASH``)
+    and the artifacts that it was made of (``HASH``). A version of another registered model needs
+    the model of its run.
+    """
     versions = sorted(registered_versions(model), key=lambda version: -int(version.version))
-    aliases = _aliases(connect(), model)
-    return versions, [
-        version
-        for rank, version in enumerate(versions)
-        if str(version.version) in aliases
-        or rank < newest
-        or version.tags.get("promotion") == "accepted"
-    ]
+    aliases, needs, roots = _aliases(connect(), model), dict[str, set[str]](), set[str]()
+    for rank, version in enumerate(versions):
+        tags, run = version.tags, f"{version.run_id}/"
+        made_of = {value for name, value in tags.items() if name.startswith(HASH)}
+        needs[str(version.version)] = {run, f"{run}{tags.get(RELEASE_TAG)}", *made_of}
+        is_accepted = tags.get("promotion") == "accepted"
+        if str(version.version) in aliases or rank < newest or is_accepted:
+            roots.add(str(version.version))
+    return versions, reachable(roots, needs.items()) - roots
 
 
 def _is_cleaned(version: ModelVersion) -> bool:
