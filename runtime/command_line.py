@@ -33,7 +33,7 @@ class StageCommand(click.Command):
         if executor_input is not None:
             from runtime.kubeflow.executor import run_from_executor_input
 
-            _echo_metrics(run_from_executor_input(self.component, executor_input))
+            run_from_executor_input(self.component, executor_input)  # Kubeflow shows the metrics
         elif self.component.has_parameters:
             self.start_stage(**options)
         else:
@@ -72,7 +72,8 @@ class StageCommand(click.Command):
         else:
             job = stage_job(self.component, values, workspace, shard)
         workspace.download(job.inputs.values())
-        _echo_metrics(run_stage(job).metrics)
+        for name, value in run_stage(job).metrics.items():
+            click.echo(f"{name}: {value:g}")
         if is_main_process():
             workspace.upload(job.outputs.values())
             for path in job.outputs.values():
@@ -132,11 +133,6 @@ def _options(component: Component) -> list[click.Parameter]:
             ),
         ]
     return options
-
-
-def _echo_metrics(metrics: Mapping[str, float]) -> None:
-    for name, value in metrics.items():
-        click.echo(f"{name}: {value:g}")
 
 
 def command_line(components: Mapping[str, Component]) -> click.Group:

@@ -23,7 +23,8 @@ def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[st
     in.
     """
     kfp_run = os.environ.get("KFP_RUN_ID")
-    page = create_pipeline_run(kfp_run, tags={"git_commit": git_commit()}).url if kfp_run else ""
+    name, tags = os.environ.get("BIFOCAL_RUN_NAME", ""), {"git_commit": git_commit()}
+    page = create_pipeline_run(kfp_run, name=name, tags=tags).url if kfp_run else ""
     sources = {path for paths in params.sources.values() for path in paths}
     remote = sorted(filter(is_remote, sources))
     local = sources.difference(remote)

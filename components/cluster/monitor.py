@@ -14,6 +14,7 @@ from components.cluster.steps import MonitorParams
 from runtime.mlflow.runs import log_monitoring
 from runtime.notices import send_notice
 from runtime.s3.storage import Storage
+from runtime.s3.uri import is_remote
 
 REFERENCE_PAGE = (
     "<!doctype html><title>Monitoring</title><p>This run wrote the reference of {day}.\n"
@@ -27,10 +28,12 @@ def run(
     thresholds."""
     day = datetime.now(UTC).date() - timedelta(days=1)
     with TemporaryDirectory() as work:
-        folder = Path(work) / "monitoring"
-        if Storage().exists(f"{params.folder}/{LEDGER}"):
-            Storage().download(params.folder, folder)
-        folder.mkdir(exist_ok=True)
+        folder, remote = Path(params.folder), is_remote(params.folder)
+        if remote:
+            folder = Path(work) / "monitoring"
+            if Storage().exists(f"{params.folder}/{LEDGER}"):
+                Storage().download(params.folder, folder)
+        folder.mkdir(parents=True, exist_ok=True)
         logs = [
             file
             for number, log in enumerate(params.queries)
@@ -40,7 +43,8 @@ def run(
         monitor = Monitor(Artifacts(onnx, collection, index), folder, thresholds, logs)
         if not monitor.has_reference():
             monitor.write_reference(day, params.days)
-            Storage().upload(folder, params.folder)
+            if remote:
+                Storage().upload(folder, params.folder)
             write_text(monitoring / PAGE, REFERENCE_PAGE.format(day=day))
             log_line(
                 f"{params.folder} has no reference: the days until {day} are now the reference"
@@ -49,7 +53,8 @@ def run(
         week = monitor.compare(day, params.days)
         for name in (PAGE, RESULTS):
             shutil.copy(monitor.page(day).with_name(name), monitoring)
-        Storage().upload(folder, params.folder)
+        if remote:
+            Storage().upload(folder, params.folder)
         if week.crossed:
             send_notice(week.notice())
         log_monitoring(week, monitor.reference(), monitor.page(day))
@@ -66,7 +71,9 @@ def run(
 
 def _files(address: str, folder: Path) -> Iterator[Path]:
     """Download a file, or a folder of files, and yield the files."""
-    target = folder / Path(address).name
-    folder.mkdir()
-    Storage().download(address, target)
+    target = Path(address)
+    if is_remote(address):
+        folder.mkdir()
+        target = folder / target.name
+        Storage().download(address, target)
     yield from sorted(target.rglob("*")) if target.is_dir() else [target]

@@ -1,9 +1,9 @@
 """Declarations of the steps that only a cluster runs, in the order of their names: parameters,
 inputs and outputs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from runtime.spec import Alias, ClusterStep, ModelName, Params, StrictModel
 
@@ -262,10 +262,10 @@ class MonitorPolicy(StrictModel):
 class MonitorSettings(StrictModel):
     """What the flow ``monitor`` compares."""
 
-    folder: Folder = Field(description="reference, results and pages")
-    queries: list[str] = Field(
-        description="s3:// addresses of logs of the service, or of files of sentences"
+    folder: Annotated[str, Field(pattern=r"^(s3://[^/]+)?/.+")] = Field(
+        description="reference, results and pages: s3://..., or an absolute path for runs on one machine"
     )
+    queries: list[str] = Field(description="logs of the service, or files of sentences")
     days: int = Field(ge=1, description="days to compare, up to yesterday")
 
 
@@ -359,6 +359,13 @@ class PromotionPolicy(StrictModel):
     lock_timeout: float = Field(
         default=3600.0, ge=0, description="seconds to wait for another promotion"
     )
+
+    @model_validator(mode="after")
+    def _check_aliases(self) -> Self:
+        if len({self.candidate, self.champion, self.previous}) < 3:
+            raise ValueError("candidate, champion and previous need three different aliases")
+        return self
+
     retrain_change: float = Field(
         default=0.05,
         ge=0,

@@ -96,8 +96,10 @@ def _act(file: Path, report: "Report", decision: "Decision", artifacts: Path | N
     if decision.verdict != "promote":
         return
     fetch_remote_files()
-    data = candidate_artifacts(artifacts)
-    promotion = promote(policy, *data, number=version.number, policy_file=policies.shown_path(file))
+    dataset, features, _ = candidate_artifacts(artifacts)
+    promotion = promote(
+        policy, dataset, features, number=version.number, policy_file=policies.shown_path(file)
+    )
     for against in promotion.reasons:
         click.secho(f"not promoted: {against}", fg="red")
     if promotion.promoted:

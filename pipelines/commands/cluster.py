@@ -1,8 +1,11 @@
 """Commands that compile the pipeline: ``compile``, ``preflight``, ``run`` and ``schedule``."""
 
+import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -12,7 +15,15 @@ import click
 
 from bifocal.registry import split
 from components import catalog
-from pipelines.commands.project import chosen_project, policy_file, project_files, project_option
+from pipelines.commands.project import (
+    KUBEFLOW_RUNS,
+    PROJECTS,
+    chosen_project,
+    policy_file,
+    project_files,
+    project_option,
+    run_folder,
+)
 from runtime import parameters
 from runtime.checkout import ask_git, git_answer, tracking_uri
 
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
     from pipelines.kubeflow.resources import Resources
 
-KUBEFLOW_RUNS = Path("runs/kubeflow")
+RUNS = KUBEFLOW_RUNS / "local"
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
 PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 
@@ -133,7 +144,8 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
         values = load_parameters(recipes, settings)
         if not options.pop("demo", True) and options["runner"] == "cluster" and not recipes:
             refuse_drawn_scenes(values, flow)
-        command(Pipeline(values, load_resources(images, overlays), commit, flow), **options)
+        resources = load_resources(images, overlays, local=options.get("runner") == "host")
+        command(Pipeline(values, resources, commit, flow), **options)
 
     for option in (
         revision_option,
@@ -148,13 +160,41 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_pipeline
 
 
-def load_resources(images: Path | None, overlays: Sequence[Path] = ()) -> "Resources":
+def load_resources(
+    images: Path | None, overlays: Sequence[Path] = (), *, local: bool = False
+) -> "Resources":
     """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that
-    replace keys."""
+    replace keys; if ``local``, folders of this machine in place of a cluster's, unless files name
+    these."""
     from pipelines.kubeflow import resources
 
     files = [*project_files("cluster.yaml"), *overlays]
-    return resources.load(images=resources.load_images(images) if images else None, overlays=files)
+    found = resources.load(images=resources.load_images(images) if images else None, overlays=files)
+    if project := chosen_project():  # each has an experiment of MLflow
+        environment = {"MLFLOW_EXPERIMENT_NAME": project, **found.environment}
+        found = found.model_copy(update={"environment": environment})
+    if not local or files:
+        return found
+    folder = str((PROJECTS / project / "monitoring" if project else Path("monitoring")).absolute())
+    here = {
+        "pipeline_root": str(run_folder(RUNS).absolute()),
+        "monitoring": found.monitoring.model_copy(update={"folder": folder}),
+    }
+    return found.model_copy(update={**here, "checkpoints": None})
+
+
+def keep_artifacts(folder: Path, values: Mapping[str, Any]) -> None:
+    """Give a folder with the steps of a run what every run has: parameters, and ``artifacts`` of
+    its training."""
+    artifacts = folder / "artifacts"
+    shutil.rmtree(artifacts, ignore_errors=True)
+    artifacts.mkdir()
+    (folder / "params.yaml").write_text(parameters.dump_yaml(dict(values)), encoding="utf-8")
+    for stage in catalog.pipeline_components(values["pipeline"]):
+        for output in stage.outputs:
+            made = folder / stage.name.replace("_", "-") / output
+            if made.exists():
+                (artifacts / output).symlink_to(made.resolve())
 
 
 def load_parameters(recipes: Sequence[Path | str], settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -186,6 +226,30 @@ def check_cluster(
         PreflightSubject(values, resources, revision, os.environ.get("KFP_NAMESPACE"), flows),
         skipped,
     )
+
+
+def decision_sentence(file: Path, flow: str) -> str:
+    """Return what the step promote decided, and what to do next."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    if "candidate" not in record:
+        return "; ".join(record["reasons"])
+    metrics, model = record["metrics"], record["policy"]["model"]
+    name = f"version {record['candidate']['version']} of {model}"
+    if not record["accepted"]:
+        project = chosen_project()
+        again = f"python -m pipelines run{f' --project {project}' if project else ''} --flow {flow}"
+        reasons = "\n".join(f"not promoted: {name}: {reason}" for reason in record["reasons"])
+        return f"{reasons}\nAfter a change of the policy, decide again without training: {again}"
+    measured = f"recall sum {metrics['candidate.recall_sum']:.1f}"
+    if record["champion"]:
+        measured += (
+            f", {metrics['gain']:+.1f} (at least {metrics['gain.low']:+.1f}) over version "
+            f"{record['champion']['version']}"
+        )
+    images = record["test_set"]["images"]
+    verdict = "is the champion now" if record["promoted"] else "is accepted"
+    page = f"bifocal serve --model models:/{model}@{record['policy']['champion']}"
+    return f"{name} {verdict}: {measured}, on {images} test images\nPage: {page}"
 
 
 @click.command("compile")
@@ -272,6 +336,8 @@ def run(
     from pipelines.local.container_engine import ContainerEngine
     from pipelines.local.engine import Engine, HostEngine
     from pipelines.local.runner import LocalRun
+    from pipelines.local.task import TaskState
+    from runtime.mlflow import end_pipeline_run
 
     environment = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
     engine: Engine
@@ -295,16 +361,33 @@ def run(
             name: step.model_copy(update={"shards": 1}) for name, step in resources.steps.items()
         }
         resources = resources.model_copy(update={"repository": "", "steps": steps})
-    folder = folder or KUBEFLOW_RUNS / (chosen_project() or "local")
+    folder = folder or run_folder(RUNS)
     text = replace(pipeline, resources=resources).compile()
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = {} if is_here else {"repository": str(Path.cwd())}
-    states = LocalRun(text, folder, engine, arguments, parallel).execute()
+    local = LocalRun(text, folder, engine, arguments, parallel)
+    try:
+        states = local.execute()
+    except KeyboardInterrupt:  # the flow did not reach its exit handler
+        if project := chosen_project():
+            os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", project)
+        with suppress(OSError):
+            end_pipeline_run(local.run_id, succeeded=False)
+        raise
     failed = [name for name, state in states.items() if state.failed]
     if failed:
         logs = folder / failed[0] / "log-*.txt"
         raise ValueError(f"{failed[0]} failed: see {logs}; run the same command again to continue")
+    if "register-model" in states and states["register-model"] is not TaskState.OMITTED:
+        keep_artifacts(folder, pipeline.values)
+    decided = [
+        folder / name / "promotion" / "decision.json"
+        for name, state in states.items()
+        if name.startswith("promote") and state is TaskState.COMPLETE
+    ]
+    if decided and decided[-1].is_file():
+        click.echo(decision_sentence(decided[-1], pipeline.flow))
     report = folder / "evaluate" / "report" / "index.html"
     if report.is_file():
         click.echo(f"Report: {report.resolve().as_uri()}")

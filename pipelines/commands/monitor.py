@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
+from pipelines.commands.project import PROJECTS, chosen_project, policy_file, project_option
 from runtime.redaction import redact
 
 CROSSED = 3
@@ -14,6 +16,7 @@ CROSSED = 3
 
 
 @click.command()
+@project_option
 @click.option(
     "--run",
     "folder",
@@ -25,9 +28,8 @@ CROSSED = 3
     "--to",
     "target",
     type=click.Path(path_type=Path),
-    default=Path("monitoring"),
-    show_default=True,
-    help="Folder of the reference, the results and the pages.",
+    help="Folder of the reference, the results and the pages; by default monitoring, or "
+    "projects/NAME/monitoring.",
 )
 @click.option(
     "--queries",
@@ -56,7 +58,7 @@ CROSSED = 3
 )
 def monitor(
     folder: Path,
-    target: Path,
+    target: Path | None,
     queries: tuple[Path, ...],
     thresholds: Path | None,
     days: int,
@@ -65,7 +67,8 @@ def monitor(
 ) -> None:
     """Compare a week's queries and new images with the data that the model was trained for.
 
-    Run it with --reference right after the training, and then every week. It writes a page,
+    Run it with --reference right after the training, and then every week; with --project, the first
+    run writes the reference of its champion. It writes a page,
     monitor.json and monitor.prom for Prometheus, and logs the values to MLflow. If a threshold is
     crossed, it sends a notice to BIFOCAL_NOTICE_URL, and the exit code is 3.
     """
@@ -78,15 +81,23 @@ def monitor(
     from runtime.s3.remote_files import fetch_remote_files
 
     fetch_remote_files()
+    project, artifacts = (
+        chosen_project(),
+        Artifacts(folder / ONNX, folder / COLLECTION, folder / INDEX),
+    )
+    if project:
+        work = click.get_current_context().with_resource(TemporaryDirectory())
+        artifacts = Artifacts(*_champion(Path(work)))
+    target = target or (PROJECTS / project if project else Path()) / "monitoring"
     target.mkdir(parents=True, exist_ok=True)
     watched = Monitor(
-        Artifacts(folder / ONNX, folder / COLLECTION, folder / INDEX),
+        artifacts,
         target,
         Thresholds.of(policies.load_thresholds(thresholds or policies.THRESHOLDS).model_dump()),
         queries,
     )
     day = until.date() if until else datetime.now(UTC).date() - timedelta(days=1)
-    if reference:
+    if reference or (project and not watched.has_reference()):
         seen = watched.write_reference(day, days).observations
         click.echo(
             f"reference of {len(seen.images):,} images and {len(seen.queries):,} queries -> "
@@ -113,6 +124,20 @@ def monitor(
         click.secho(f"error: {problem}", fg="red", err=True)
     if week.crossed or problems:
         sys.exit(CROSSED if week.crossed else 1)
+
+
+def _champion(folder: Path) -> tuple[Path, Path, Path]:
+    """Download the release of the project's champion; return graphs, collection and index."""
+    from pipelines import policies
+    from runtime.mlflow import get_version
+    from runtime.mlflow.releases import COLLECTION, INDEX, download_release, read_digest
+
+    rules = policies.load_promotion(policy_file())
+    champion = get_version(rules.model, rules.champion)
+    if champion is None:
+        raise ValueError(f"{rules.model} has no champion: run the flow train first")
+    graphs, released = download_release(champion, read_digest(champion), folder)
+    return graphs, released / COLLECTION, released / INDEX
 
 
 def _failure(action: Callable[[], object]) -> Iterator[str]:

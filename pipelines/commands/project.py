@@ -18,9 +18,16 @@ from runtime.checkout import ask_git
 if TYPE_CHECKING:
     from bifocal.datasets import Dataset
 
-PROJECTS = Path("projects")
+PROJECTS, KUBEFLOW_RUNS = Path("projects"), Path("runs/kubeflow")
 RECIPE, POLICY = "recipe.yaml", "promotion.yaml"
 KEY = "project"
+RETENTION = """\
+# What 'clean' deletes on this machine: all that neither the champion, the version before it, nor the
+# newest versions need.
+releases: {days: 1, versions: 2}
+artifacts: {days: 1, newest: 1}
+checkpoints: {days: 1}
+"""
 IMAGES = 500
 """Test images that a drop of 4 percentage points needs."""
 
@@ -52,6 +59,20 @@ def chosen_project() -> str | None:
     """Return the value of ``--project`` of the running command."""
     context = click.get_current_context(silent=True)
     return context.meta.get(KEY) if context else None
+
+
+def run_folder(default: Path = Path()) -> Path:
+    """Return the folder of the chosen project's runs on this machine; ``default`` without one."""
+    project = chosen_project()
+    return KUBEFLOW_RUNS / project if project else default
+
+
+folder_argument = click.argument(
+    "folder",
+    required=False,
+    type=click.Path(path_type=Path),
+    callback=lambda context, argument, folder: folder or run_folder(),
+)
 
 
 def project_files(name: str) -> list[Path]:
@@ -124,6 +145,8 @@ def new(name: str, images: str, cluster: bool) -> None:
     texts = {RECIPE: _recipe(values, why), POLICY: policy, "schedules.yaml": schedules}
     if cluster:
         texts["cluster.yaml"] = _cluster(name, root)
+    else:
+        texts["retention.yaml"] = RETENTION
     folder.mkdir(parents=True)
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")

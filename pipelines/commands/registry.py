@@ -1,12 +1,21 @@
 """Commands on the registry of models: ``register``, ``release``, ``promote`` and ``clean``."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.cluster import KUBEFLOW_RUNS, load_resources, resources_option
-from pipelines.commands.project import chosen_project, policy_file, project_option
+from pipelines.commands.cluster import load_resources, resources_option
+from pipelines.commands.project import (
+    folder_argument,
+    policy_file,
+    project_files,
+    project_option,
+    run_folder,
+)
+
+if TYPE_CHECKING:
+    from components.cluster.steps import PromotionPolicy
 
 FILE = click.Path(path_type=Path)
 artifacts_option = click.option(
@@ -17,20 +26,15 @@ artifacts_option = click.option(
 )
 
 
-def candidate_artifacts(given: Path | None) -> tuple[Path, Path]:
-    """Return dataset and features of the candidate, of a folder of artifacts or of the steps of a
-    run."""
-    project = chosen_project()
-    folder = given or (KUBEFLOW_RUNS / project if project else Path("artifacts"))
-    dataset, features = (
-        next(iter(sorted(folder.glob(f"*/{name}"))), folder / name)
-        for name in ("dataset", "features")
-    )
-    return dataset, features
+def candidate_artifacts(given: Path | None) -> tuple[Path, Path, Path]:
+    """Return dataset, features and graphs of the candidate, of a folder of artifacts."""
+    folder = given or run_folder() / "artifacts"
+    return folder / "dataset", folder / "features", folder / "onnx"
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@project_option
+@folder_argument
 def register(folder: Path) -> None:
     """Register the model of the run in FOLDER: the default run, or runs/<folder>/<name> of a
     recipe.
@@ -60,7 +64,8 @@ def register(folder: Path) -> None:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@project_option
+@folder_argument
 def release(folder: Path) -> None:
     """Add collection, index and hubness bank of the run in FOLDER to the registered version of its
     model.
@@ -154,8 +159,13 @@ def promote(
         from runtime.s3.remote_files import fetch_remote_files
 
         fetch_remote_files()
-        data, shown = candidate_artifacts(artifacts), policies.shown_path(file)
-        decision = decide(rules, *data, number=number, force=force * reason, policy_file=shown)
+        dataset, features, onnx = candidate_artifacts(artifacts)
+        if number is None and onnx.is_dir():
+            _check_candidate(rules, onnx)
+        shown = policies.shown_path(file)
+        decision = decide(
+            rules, dataset, features, number=number, force=force * reason, policy_file=shown
+        )
         _print(decision.record)
         for against in decision.reasons:
             click.secho(
@@ -167,6 +177,24 @@ def promote(
         version = get_version(rules.model, alias)
         if version:
             click.echo(f"{alias}: version {version.number}")
+
+
+def _check_candidate(rules: "PromotionPolicy", onnx: Path) -> None:
+    """Raise ``ValueError`` if the candidate is another version than the model of this folder, such
+    as a colleague's."""
+    from runtime.artifacts import artifact_hash
+    from runtime.mlflow import get_version
+    from runtime.mlflow.releases import find_version
+
+    candidate, own = (
+        get_version(rules.model, rules.candidate),
+        find_version(rules.model, artifact_hash(onnx)),
+    )
+    if candidate and candidate.number != own.number:
+        raise ValueError(
+            f"the candidate is version {candidate.number} of {rules.model}, not the model of {onnx}, "
+            f"which is version {own.number}: choose one by --version"
+        )
 
 
 def _print(record: dict[str, Any]) -> None:
@@ -195,9 +223,10 @@ def clean(overlays: tuple[Path, ...], policy: Path | None, delete: bool) -> None
     from pipelines import policies
     from pipelines.kubeflow.flows import clean_settings
 
+    own = next(iter(project_files("retention.yaml")), policies.RETENTION)
     rules, model = (
-        policies.load_retention(policy or policies.RETENTION),
+        policies.load_retention(policy or own),
         policies.load_promotion(policy_file()).model,
     )
-    settings = clean_settings(load_resources(None, overlays), rules, model)
+    settings = clean_settings(load_resources(None, overlays, local=True), rules, model)
     run(CleanParams.model_validate({"seed": 0, **settings, "delete": delete}))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines import policies
-from pipelines.commands.project import policy_file, project_option
+from pipelines.commands.project import folder_argument, policy_file, project_option
 
 if TYPE_CHECKING:
     from bifocal.promotion.comparison import Comparison
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@project_option
+@folder_argument
 def metrics(folder: Path) -> None:
     """Print the metrics of the run in FOLDER: the default run, or runs/<folder>/<name> of a
     recipe."""

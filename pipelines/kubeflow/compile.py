@@ -53,6 +53,7 @@ def compile_pipeline(
     environment = {
         **resources.environment,
         "BIFOCAL_GIT_COMMIT": revision,
+        "BIFOCAL_RUN_NAME": f"{resources.environment.get('MLFLOW_EXPERIMENT_NAME', NAME)} {flow}",
         "BIFOCAL_PIPELINE": sha256(identity.encode()).hexdigest()[:16],
         TERMINATION_LOG: "/dev/termination-log",
     }

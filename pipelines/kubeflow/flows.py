@@ -122,6 +122,11 @@ class Flow:
 
     def monitor(self) -> None:
         """Compare the last days with the reference of the champion."""
+        folder = self.task.resources.monitoring.folder
+        if self.task.resources.repository and not is_remote(folder):
+            raise ValueError(
+                f"monitoring.folder is {folder}, which only this machine has: expected s3://..."
+            )
         self._fetch_release()
         section = {
             "policy": load_thresholds().model_dump(mode="json"),

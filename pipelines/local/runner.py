@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
@@ -149,11 +149,10 @@ class LocalRun:
             if ConditionEvaluator.evaluate_condition(task.trigger_policy.condition, inner):
                 error = self._run_graph(component, inner)
             else:
-                self._finish(
-                    task.task_info.name, TaskState.CANCELED, f"not {task.trigger_policy.condition}"
-                )
+                self._finish(task.task_info.name, TaskState.CANCELED)
             scope.put_task_status(name, TaskState.FAILED if error else TaskState.COMPLETE)
             return error
+        start = monotonic()
         self.active.append(name)  # here: Ctrl-C can come before _run_graph has recorded the future
         try:
             state, outputs, error = self.tasks.run(name, task, component, arguments)
@@ -161,7 +160,8 @@ class LocalRun:
             self.active.remove(name)
         for key, value in outputs.items():
             scope.put_task_output(name, key, value)
-        self._finish(name, state, error)
+        seconds = f"{monotonic() - start:.0f} s" if state is TaskState.COMPLETE else ""
+        self._finish(name, state, error or seconds)
         return error
 
     def _status(self, producer: str, scope: IOStore) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class LocalRun:
             "pipelineTaskName": producer,
         }
 
-    def _finish(self, name: str, state: TaskState, message: str) -> None:
+    def _finish(self, name: str, state: TaskState, message: str = "") -> None:
         self.states[name] = state
         line = (
             message

@@ -106,9 +106,9 @@ class TaskRunner:
         for attempt in range(attempts):
             if attempt:
                 self.sleep(policy.backoff_duration.seconds * policy.backoff_factor ** (attempt - 1))
+                click.secho(f"{name}: attempt {attempt + 1} of at most {attempts}", fg="yellow")
             if self.stopped.is_set():
                 return TaskState.FAILED, {}, f"{name} was stopped"
-            click.secho(f"{name}: attempt {attempt + 1} of at most {attempts}", fg="cyan")
             log = folder / f"log-{attempt}.txt"
             outputs, problem = self._attempt(name, component, arguments, log)
             if not problem:

@@ -143,7 +143,9 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
                 if tracking_uri() == project_store()
                 else None
             )
-            client.create_experiment(name, artifact_location=files)
+            # MLflow 3 shows experiments of another kind as an agent's, without their runs.
+            tags = {"mlflow.experimentKind": "custom_model_development"}
+            client.create_experiment(name, artifact_location=files, tags=tags)
         except MlflowException:
             if find_experiment(client, name) is None:  # no other process was faster
                 raise

@@ -275,16 +275,13 @@ def log_monitoring(week: "Week", reference: "Reference", page: Path) -> None:
 
 
 def git_commit() -> str:
-    """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a
-    checkout, without git."""
-    found = ask_git(
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-        folder=Path(__file__).parent,
-    )
+    """Commit of the checkout, with ``-dirty`` if files differ from it, but those that DVC writes;
+    ``unknown`` outside a checkout, without git."""
+    folder, written = Path(__file__).parent, ("dvc.lock", "artifacts", "*.dvc")
+    found = ask_git("rev-parse", "HEAD", folder=folder)
+    others = (f":(top,exclude){name}" for name in written)
+    if found and ask_git("diff", "--name-only", "HEAD", "--", ":(top)", *others, folder=folder):
+        found += "-dirty"
     return found or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
 
 

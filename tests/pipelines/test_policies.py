@@ -26,6 +26,8 @@ def test_the_default_number_of_images_is_500(tmp_path: Path) -> None:
         ({"floors": {}}, "floors: Dictionary should have at least 1 item"),
         ({"max_drops": {"recal_sum": 1.0}}, "max_drops.recal_sum"),
         ({"confidence": 95.0}, "confidence: Input should be less than 1"),
+        ({"previous": "champion"}, "need three different aliases"),
+        ({"candidate": "champion"}, "need three different aliases"),
         ({"latency_ms": 100.0}, "latency_ms: Extra inputs are not permitted"),
     ],
 )

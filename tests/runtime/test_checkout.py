@@ -24,6 +24,26 @@ def test_the_folder_and_the_commit_are_those_of_the_checkout(
     assert git_commit().removesuffix("-dirty") == call("git", "rev-parse", "HEAD").strip()
 
 
+def test_files_that_dvc_writes_are_no_changed_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ("code.py", "dvc.lock", "photos.dvc", "artifacts/.gitignore")
+    (tmp_path / "artifacts").mkdir()
+    for name in files:
+        (tmp_path / name).write_text("1")
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b.c")
+    call(*git, "init", "--quiet")
+    call(*git, "add", "--force", ".")
+    call(*git, "commit", "--quiet", "-m", "first")
+    monkeypatch.setattr("runtime.mlflow.runs.__file__", str(tmp_path / "runs.py"))
+    commit = call(*git, "rev-parse", "HEAD").strip()
+    for name in files[1:]:
+        (tmp_path / name).write_text("2")
+    assert git_commit() == commit
+    (tmp_path / "code.py").write_text("2")
+    assert git_commit() == f"{commit}-dirty"
+
+
 def test_without_git_the_commit_is_unknown_and_the_database_in_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 from mlflow import MlflowClient
 
+from pipelines.commands.project import RETENTION
 from pipelines.commands.registry import clean
+from pipelines.policies import PROMOTION
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow.connection import connect
 from runtime.mlflow.registry import RELEASE_TAG
@@ -37,6 +39,23 @@ def write_artifact(store: Path, name: str, days_old: int) -> Path:
 def client(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
     monkeypatch.chdir(tmp_path)  # MLflow writes artifacts beside its database
     return connect()
+
+
+def test_a_project_on_one_machine_needs_no_s3(
+    client: MlflowClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, run = tmp_path / "projects/toys", tmp_path / "runs/kubeflow/toys"
+    project.mkdir(parents=True)
+    (project / "recipe.yaml").write_text("")
+    (project / "retention.yaml").write_text(RETENTION)
+    (project / "promotion.yaml").write_text(PROMOTION.read_text().replace("bifocal", "toys", 1))
+    old, newest = (write_artifact(run / "extract-features", name, 9) for name in "ab")
+    os.utime(newest / "table.txt")
+    monkeypatch.setattr("boto3.client", None)
+    options = ["--project", "toys", "--delete"]
+    done = CliRunner().invoke(clean, options, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert (old.exists(), newest.exists()) == (False, True)
 
 
 def test_the_command_lists_and_then_deletes(s3: None, client: MlflowClient, tmp_path: Path) -> None:

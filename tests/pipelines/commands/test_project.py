@@ -70,6 +70,7 @@ def test_a_project_has_a_recipe_a_policy_and_schedules_that_fit_its_images(here:
     assert sorted(file.name for file in folder.iterdir()) == [
         "promotion.yaml",
         "recipe.yaml",
+        "retention.yaml",
         "schedules.yaml",
     ]
     values = parameters.load(Path("params.yaml"), [folder / "recipe.yaml"])
@@ -140,7 +141,7 @@ def test_a_project_of_a_cluster_has_addresses_and_no_path_of_this_machine(
 
 
 def test_every_command_with_files_of_a_project_takes_one() -> None:
-    own = {"recipes", "recipe", "policy", "policy_file", "overlays"}
+    own = {"recipes", "recipe", "policy", "policy_file", "overlays", "folder"}
     for name, command in main.commands.items():
         options = {parameter.name for parameter in command.params}
         assert ("project" in options) == bool(options & own or name == "compare"), name

@@ -54,6 +54,18 @@ def test_a_rolled_back_version_is_refused_until_it_is_forced(
     assert (tags["promotion"], "promotion.veto" in tags) == ("forced", False)
 
 
+def test_the_model_of_a_folder_is_not_promoted_as_the_candidate_of_a_colleague(
+    store: str, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = register(tmp_path / "own", dataset, 0.1)
+    register(tmp_path / "theirs", dataset, 0.2)
+    monkeypatch.setattr("pipelines.policies.load_promotion", lambda path: POLICY)
+    done = CliRunner().invoke(main, ["promote", "--artifacts", str(tmp_path / "own")])
+    assert "the candidate is version 2 of bifocal, not the model of" in str(done.exception)
+    assert f"which is version {own}: choose one by --version" in str(done.exception)
+    assert number_of(POLICY.champion) is None
+
+
 def test_promote_and_rollback_explain_an_invalid_server_address(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
