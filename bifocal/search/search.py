@@ -19,6 +19,7 @@ from bifocal.search.index.exact import scores, unit_vectors
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.items import Items
 from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
+from bifocal.search.price import check_price, price
 from bifocal.search.query import (
     Box,
     EncodedQuery,
@@ -88,7 +89,7 @@ class Search:
             localizer,
         )
         self.items = items or Items(index.items)
-        self._lock = threading.Lock()
+        self._lock, self._has_keywords = threading.Lock(), False
         self._collection_rows: Array | None = None
         has_regions = collection is not None and collection.description.region_dimension is not None
         if (
@@ -174,6 +175,27 @@ class Search:
         for hit in results:
             hit.path = self.items.file(hit.row)
             hit.explanation = None if explain is None else explain(hit.id, query.vector)
+        return results
+
+    def keywords(self) -> Keywords:
+        """Return the words of the items; the first call checks them, or finds them."""
+        with self._lock:
+            if not self._has_keywords and self.index.keywords is not None:
+                self.index.keywords.check()
+            self.index.keywords = self.index.keywords or Keywords.of(self.index.items)
+            self._has_keywords = True
+            return self.index.keywords
+
+    def price(self, query: EncodedQuery) -> int:
+        """Return the steps of a query beyond those of its vector; ``ValueError`` for too many."""
+        words = self.keywords() if query.mode == "hybrid" else None
+        return check_price(price(self.index.items, query, words), self.index.items)
+
+    def keep_present(self, results: Results) -> Results:
+        """Return results without items that were removed after their ranking."""
+        if len(self.index) < results.items:
+            results.results = [hit for hit in results if hit.id in self.index]
+            results.found, results.items = results.found and len(results) > 0, len(self.index)
         return results
 
     def embed(self, sentences: Sequence[str]) -> Array:
@@ -289,9 +311,7 @@ class Search:
 
     def _fused(self, query: EncodedQuery, count: int, allowed: Array | None) -> Ranking:
         """Fuse the rankings by the vector and by the words of a sentence."""
-        with self._lock:  # two first searches build it once
-            self.index.keywords = self.index.keywords or Keywords.of(self.index.items)
-        by_words = self.index.keywords.search(str(query.sentence), FUSED, allowed)
+        by_words = self.keywords().search(str(query.sentence), FUSED, allowed)
         if not query.vector.any():  # a bag of words of which the model knows none
             fused = fuse([by_words.tolist()])
             return Ranking(by_words[:count], np.array(list(fused.values())[:count]))

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
@@ -29,7 +29,7 @@ from bifocal.serving.service.bodies import (
 )
 from bifocal.serving.service.observation import Metrics, log_request
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.turns import Turns, client_of_request
+from bifocal.serving.service.turns import Client, Turns, client_of_request
 
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
@@ -43,6 +43,9 @@ SECURITY = {
     "server": "bifocal",
     "x-content-type-options": "nosniff",
 }
+CLIENT = "bifocal-client"
+"""Header with a random text by which a client is known again; the page makes one for each tab."""
+MAX_CHARACTERS = 200
 METRICS = "/metrics"
 GUARDED = (API, METRICS, f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
@@ -104,7 +107,9 @@ class Admission:
                 raise Disconnected from error  # a client that does not read may not hold an answer
 
         try:
-            client_of_request.set(self._access.check(scope, body.address))
+            payer = self._access.check(scope, body.address)
+            named = Headers(scope=scope).get(CLIENT, "")[:MAX_CHARACTERS]
+            client_of_request.set(Client(payer, named or payer))
             places = nullcontext() if scope["path"] in PROBES else self._requests.take(body)
             with places, self._uploads.take(body) if body.is_upload else nullcontext():
                 self.metrics.active.set(self._requests.taken.total())

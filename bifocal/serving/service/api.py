@@ -31,9 +31,6 @@ from bifocal.serving.service.schema import (
 )
 from bifocal.serving.service.turns import Turns
 
-CLIENT = "bifocal-client"
-"""Header with a random text by which a client is known again; the page makes one for each tab."""
-MAX_CHARACTERS = 200
 BINARY = "application/octet-stream"
 ItemId = Annotated[str, Query(description="id of an item", min_length=1)]
 IMAGE_BODY = {
@@ -129,12 +126,12 @@ def api_router(handlers: Handlers) -> APIRouter:
     @router.get("/info")
     async def info(request: Request) -> Information:
         """Return the facts on the page: model, columns of metadata, examples, limits."""
-        return await handlers.information(client_of(request))
+        return await handlers.information()
 
     @router.post("/search", response_model=Results)
     async def search(body: SearchRequest, request: Request) -> Response:
         """Search by a sentence, by an item, or by both with sentences added and taken away."""
-        found = await handlers.search(body, client=client_of(request))
+        found = await handlers.search(body)
         log(
             request,
             len(found.results),
@@ -148,7 +145,7 @@ def api_router(handlers: Handlers) -> APIRouter:
     @router.post("/browse", response_model=ItemPage)
     async def browse(body: BrowseRequest, request: Request) -> Response:
         """Return the items of the collection, the newest first."""
-        found = await handlers.browse(body, client_of(request))
+        found = await handlers.browse(body)
         log(request, len(found.results))
         return written(found)
 
@@ -175,14 +172,14 @@ def api_router(handlers: Handlers) -> APIRouter:
             k=k,
             offset=offset,
         )
-        found = await handlers.search(query, await request.body(), client_of(request))
+        found = await handlers.search(query, await request.body())
         log(request, len(found.results), plus=query.plus, minus=query.minus)
         return written(found)
 
     @router.post("/explain")
     async def explain(body: ExplainRequest, request: Request) -> Explanation:
         """Return where the phrases of a sentence are in the image of an item."""
-        found = await handlers.explain(body.id, body.text, client_of(request))
+        found = await handlers.explain(body.id, body.text)
         log(request, len(found.phrases), text=body.text)
         return found
 
@@ -199,7 +196,7 @@ def api_router(handlers: Handlers) -> APIRouter:
     @router.get("/item", response_model=ItemDetails)
     async def item(id: ItemId, request: Request) -> Response:
         """Return captions, metadata and file of an item."""
-        return written(handlers.item(id, client_of(request)))
+        return written(handlers.item(id))
 
     @router.delete("/item", status_code=204)
     async def delete(id: ItemId) -> None:
@@ -212,7 +209,7 @@ def api_router(handlers: Handlers) -> APIRouter:
     async def original(id: ItemId, request: Request) -> FileResponse:
         """Return the image file of an item as it is, with its EXIF data; 403 if the service sends
         no originals."""
-        file, kind = await handlers.original(id, client_of(request))
+        file, kind = await handlers.original(id)
         headers = {"cache-control": "private, no-cache"}
         return FileResponse(
             file,
@@ -240,7 +237,7 @@ def api_router(handlers: Handlers) -> APIRouter:
             raise HTTPException(
                 400, f"side is {side}, expected one of {', '.join(map(str, SIDES))}"
             )
-        picture, tag = await handlers.thumbnail(id, side, client_of(request))
+        picture, tag = await handlers.thumbnail(id, side)
         # A browser asks again each time, because the item may have been deleted.
         headers = {"etag": tag, "cache-control": "private, no-cache"}
         if if_none_match == tag:
@@ -256,13 +253,6 @@ def written(found: Results | ItemPage | ItemDetails) -> Response:
     answer = found.to_json() if isinstance(found, Results) else found
     content = json_text(answer, safe=True, separators=(",", ":"))
     return Response(content, media_type="application/json")
-
-
-def client_of(request: Request) -> str:
-    """Return the client of a request: its header ``bifocal-client``, else its key, else its
-    address."""
-    named = request.headers.get(CLIENT, "") or request.headers.get("authorization", "")
-    return named[:MAX_CHARACTERS] or (request.client.host if request.client else "")
 
 
 def _check_content_type(content_type: str) -> None:

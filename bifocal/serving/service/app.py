@@ -17,8 +17,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from bifocal.serving.service.admission import Admission, error_response
-from bifocal.serving.service.api import CLIENT, api_router
+from bifocal.serving.service.admission import CLIENT, Admission, error_response
+from bifocal.serving.service.api import api_router
 from bifocal.serving.service.bodies import API
 from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.handlers import Handlers

@@ -33,7 +33,7 @@ from bifocal.serving.canary.report import (
 from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
 from bifocal.serving.service.models import ModelVersion, SearchModel
 from bifocal.serving.service.schema import SearchRequest
-from bifocal.serving.service.turns import Threads
+from bifocal.serving.service.turns import Threads, client_of_request
 
 logger = logging.getLogger(__name__)
 MAX_ANSWERS = 20_000
@@ -143,19 +143,19 @@ class Comparison:
             return self._last
         return self._report(champion.model, candidate.model) or self._last
 
-    def candidate_for(self, client: str) -> LoadedModel | None:
-        """Return the candidate if it answers a client; else None."""
+    def candidate(self) -> LoadedModel | None:
+        """Return the candidate if it answers the client of this request; else None."""
         candidate = self.reloader.loaded
         if (
             self.mode == "shadow"
             or candidate is None
-            or not self._bucket(candidate, client).is_within(self.share)
+            or not self._bucket(candidate).is_within(self.share)
         ):
             return None
         return candidate
 
     async def find(
-        self, champion: LoadedModel, request: SearchRequest, upload: bytes | None, client: str
+        self, champion: LoadedModel, request: SearchRequest, upload: bytes | None
     ) -> Results:
         """Return the results of a request; in a canary, the client may say which of them it
         chose."""
@@ -166,10 +166,8 @@ class Comparison:
             else self._report(champion.model, candidate.model)
         )
         if candidate is None or report is None:
-            return await self._find(
-                self.candidate_for(client) or champion, request, upload, in_thread=True
-            )
-        bucket = self._bucket(candidate, client)
+            return await self._find(self.candidate() or champion, request, upload, in_thread=True)
+        bucket = self._bucket(candidate)
         within = bucket.is_within(self.share)
         if self.mode == "shadow":
             start = time.perf_counter()
@@ -253,10 +251,10 @@ class Comparison:
         report.counts_candidate.add_answer(group, repeated.found, repeated.relevance, seconds)
         report.add_overlap(group, [hit.id for hit in results], [hit.id for hit in repeated])
 
-    def _bucket(self, candidate: LoadedModel, client: str) -> ClientBucket:
-        """Return the bucket of a client, which another candidate draws anew."""
+    def _bucket(self, candidate: LoadedModel) -> ClientBucket:
+        """Return the bucket of the client, which another candidate draws anew."""
         version = candidate.model.version
-        return ClientBucket.of(client, version.release or version.model_hash)
+        return ClientBucket.of(client_of_request.get().name, version.release or version.model_hash)
 
     def _report(self, champion: SearchModel, candidate: SearchModel) -> Report | None:
         """Return the report of two releases; None while a candidate that was promoted is still in

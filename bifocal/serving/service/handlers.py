@@ -14,6 +14,7 @@ from bifocal.onnx.image_limits import MAX_BYTES
 from bifocal.onnx.images import UPLOADS
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.onnx.pointing.phrases import split_phrases
+from bifocal.search.price import QUICK, check_price, filter_price
 from bifocal.search.query import EncodedQuery, ItemFacts, Results
 from bifocal.serving.service.candidate import Candidate, Comparison, ComparisonCollector
 from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
@@ -73,28 +74,29 @@ class Handlers:
         self.thumbnails = ThumbnailCache(self.pictures.run)
 
     def loaded(self) -> LoadedModel:
-        """Return the model in use, or answer 503; a request calls this once."""
+        """Return the model in use, or answer 503; a request calls this first, so that its index
+        knows the deletions of other processes."""
+        self.deletions.read_file()
         if self.reloader.loaded is None:
             reason = self.reloader.failure or "the model is being loaded"
             raise HTTPException(503, f"not ready: {reason}", {"retry-after": "1"})
         return self.reloader.loaded
 
-    def model_for(self, client: str) -> SearchModel:
+    def model(self) -> SearchModel:
         """Return the model that answers a client: with a canary, a share of the clients have the
         candidate."""
-        candidate = None if self.comparison is None else self.comparison.candidate_for(client)
-        return (candidate or self.loaded()).model
+        loaded = self.loaded()
+        candidate = None if self.comparison is None else self.comparison.candidate()
+        return (candidate or loaded).model
 
-    async def search(
-        self, request: SearchRequest, upload: bytes | None = None, client: str = ""
-    ) -> Results:
+    async def search(self, request: SearchRequest, upload: bytes | None = None) -> Results:
         """Return the results of a request, which may come with an image file."""
         loaded = self.loaded()
         self._check(request)
         if self.comparison is None:
             results = await self.find(loaded, request, upload)
         else:
-            results = await self.comparison.find(loaded, request, upload, client)
+            results = await self.comparison.find(loaded, request, upload)
         self.metrics.results.observe(len(results.results))
         self.metrics.nothing_found.inc(request.offset == 0 and not results.found)
         return results
@@ -113,22 +115,20 @@ class Handlers:
             in_thread: also search a small index in a thread, so that a slow candidate delays no
                 other request.
         """
-        search, index = loaded.model.search, loaded.model.index
-        self.deletions.read_file()
+        search, threads = loaded.model.search, loaded.threads
         try:
             query = await self._query(loaded, request, upload)
-            small = query.mode == "vectors" and query.group is None
-            if small and index.description.count * query.vector.size <= SMALL and not in_thread:
+            small = query.mode == "vectors" and query.group is None and not query.where
+            size = search.index.description.count * query.vector.size
+            if small and size <= SMALL and not in_thread:
                 results = search.rank(query, request.k, request.offset)
             else:
-                results = await loaded.threads.searches.run(
-                    search.rank, query, request.k, request.offset
-                )
+                steps = await threads.searches.run(search.price, query)
+                lane = threads.searches if steps <= QUICK else threads.others
+                results = await lane.run(search.rank, query, request.k, request.offset)
         except ValueError as error:
             raise HTTPException(400, str(error)[:1000]) from error
-        if len(index) < results.items:  # deleted in the meantime
-            results.results = [hit for hit in results if hit.id in index]
-            results.found, results.items = results.found and len(results) > 0, len(index)
+        results = search.keep_present(results)
         results.more = results.more and request.offset + request.k < self.settings.max_depth
         results.model = loaded.model.version.model
         return results
@@ -220,11 +220,13 @@ class Handlers:
         most = limits.pixels or None, limits.image_bytes or MAX_BYTES, UPLOADS
         return await self.uploads.run(decode_pixels, upload, model.embedder.preprocessing, *most)
 
-    async def browse(self, request: BrowseRequest, client: str = "") -> ItemPage:
+    async def browse(self, request: BrowseRequest) -> ItemPage:
         """Return a page of the collection, the newest first."""
-        model = self.model_for(client)
+        model, items = self.model(), self.model().index.items
         self._check_count(request.k)
-        rows = await self.run(model.newest, request.where)
+        steps = await self.run(lambda: check_price(filter_price(items, request.where), items))
+        lane = self.threads.searches if steps <= QUICK else self.threads.others
+        rows = await lane.run(model.newest, request.where)
         end = request.offset + request.k
         items = [ItemFacts(**model.items.facts(row)) for row in rows[request.offset : end].tolist()]
         return ItemPage(items, len(rows), end < len(rows))
@@ -234,9 +236,9 @@ class Handlers:
         self.thumbnails.keep(model.index)
         self.metrics.use(model.version.model, model.version.model_hash, len(model.index))
 
-    async def information(self, client: str = "") -> Information:
+    async def information(self) -> Information:
         """Return model, columns of metadata, examples and limits."""
-        model, settings = self.model_for(client), self.settings
+        model, settings = self.model(), self.settings
         summary = model.summary
         languages = await asyncio.to_thread(lambda: model.languages)
         return Information(
@@ -258,30 +260,30 @@ class Handlers:
             max_image_bytes=settings.limits.image_bytes,
         )
 
-    def item(self, item_id: str, client: str = "") -> ItemDetails:
+    def item(self, item_id: str) -> ItemDetails:
         """Return an item."""
-        model, row = self._row(item_id, client)
+        model, row = self._row(item_id)
         file = model.items.file(row)
         size = file.stat().st_size if file is not None and file.is_file() else None
         return ItemDetails(**model.items.facts(row), bytes=size)
 
-    async def original(self, item_id: str, client: str = "") -> tuple[Path, str]:
+    async def original(self, item_id: str) -> tuple[Path, str]:
         """Return the image file of an item, and its media type."""
         if not self.settings.originals:
             raise HTTPException(403, "this service sends no original files")
-        file = self._file(*self._row(item_id, client))
+        file = self._file(*self._row(item_id))
         return file, await self.run(media_type, file)
 
-    async def thumbnail(self, item_id: str, side: int, client: str = "") -> tuple[bytes, str]:
+    async def thumbnail(self, item_id: str, side: int) -> tuple[bytes, str]:
         """Return the JPEG of an item's thumbnail, and its ETag."""
-        picture = await self.thumbnails.get(item_id, self._file(*self._row(item_id, client)), side)
-        self._row(item_id, client)  # it may have been deleted in the meantime
+        picture = await self.thumbnails.get(item_id, self._file(*self._row(item_id)), side)
+        self._row(item_id)  # it may have been deleted in the meantime
         return picture, f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
 
-    async def explain(self, item_id: str, text: str, client: str = "") -> Explanation:
+    async def explain(self, item_id: str, text: str) -> Explanation:
         """Return the heatmaps of the phrases of a sentence in an item's image."""
         self.check_sentences([text])
-        model, row = self._row(item_id, client)
+        model, row = self._row(item_id)
         if model.pointer is None:
             raise HTTPException(409, "this model cannot show where a phrase is")
         file, phrases = self._file(model, row), split_phrases(text)
@@ -298,9 +300,9 @@ class Handlers:
     async def delete(self, item_id: str) -> None:
         """Delete an item from all answers, at once."""
         candidate = None if self.comparison is None else self.comparison.reloader.loaded
-        self.deletions.read_file()
+        self.loaded()
         if candidate is None or item_id not in candidate.model.index:
-            self._row(item_id, "")
+            self._row(item_id)
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 await self._registry.run(self.deletions.add, item_id)
@@ -331,11 +333,10 @@ class Handlers:
         report = None if compared.report is None else compared.report.to_json()
         return ComparisonState(compared.mode, compared.share, compared.state, report)
 
-    def _row(self, item_id: str, client: str) -> tuple[SearchModel, int]:
+    def _row(self, item_id: str) -> tuple[SearchModel, int]:
         """Return the model that answers a client, and the row of an item; raise 404 if it has
         none."""
-        model = self.model_for(client)
-        self.deletions.read_file()
+        model = self.model()
         try:
             return model, model.index.row(item_id)
         except ValueError as error:

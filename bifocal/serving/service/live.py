@@ -155,7 +155,7 @@ class LoadedModel:
                 [await self.threads.others.run(encode, part) for part in batches(sentences)]
             )
         future: asyncio.Future[NDArray[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((list(sentences), future, client_of_request.get()))
+        self._waiting.append((list(sentences), future, client_of_request.get().payer))
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         return await future
@@ -296,6 +296,8 @@ class Reloader:
         model.embedder.embed_sentences([WARM_UP])
         self.deletions.apply(model.index)
         assert model.summary is not None  # computed before the first request asks
+        if "hybrid" in model.search.modes:
+            model.search.keywords()
         return model
 
     async def watch(self, seconds: float) -> None:

@@ -6,13 +6,28 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
 
 T = TypeVar("T")
-client_of_request = ContextVar("client_of_request", default="")
-"""Key of the client of this request, or else its address."""
+
+
+class Client(NamedTuple):
+    """Client of a request.
+
+    Attributes:
+        payer: its key, or else its address, which takes turns and pays for work.
+        name: a random text of a tab of the page, or else the payer: the same release of a
+            comparison answers it.
+    """
+
+    payer: str
+    name: str
+
+
+NOBODY = Client("", "")
+client_of_request = ContextVar("client_of_request", default=NOBODY)
 
 
 class Turns:
@@ -37,7 +52,7 @@ class Turns:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for a slot, and keep it."""
-        client, granted = client_of_request.get(), asyncio.get_running_loop().create_future()
+        client, granted = client_of_request.get().payer, asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(granted)
         self._grant()
         try:
@@ -81,12 +96,13 @@ class Turns:
 
 
 class Threads:
-    """Threads of a service: searches by short sentences have their own, and no other work delays
-    them."""
+    """Threads of a service: quick searches have their own, and no other work delays them. A client
+    has one thread of each kind at a time."""
 
     def __init__(self, count: int, initializer: Callable[[], None] | None = None) -> None:
-        self.searches = Turns(count, initializer=initializer)
-        self.others = Turns(count, of_client=2, initializer=initializer)
+        self.searches, self.others = (
+            Turns(count, of_client=1, initializer=initializer) for _ in range(2)
+        )
 
     def close(self) -> None:
         """Start no further work."""

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.serving.service.live import MAX_COST, LoadedModel, batches, cost
-from bifocal.serving.service.turns import Threads, Turns, client_of_request
+from bifocal.serving.service.turns import Client, Threads, Turns, client_of_request
 
 
 async def as_client(name: str, work: Any) -> Any:
-    client_of_request.set(name)
+    client_of_request.set(Client(name, name))
     return await work()
 
 
@@ -27,7 +27,7 @@ def test_a_free_slot_goes_to_each_client_in_turn() -> None:
 
         async def work() -> None:
             async with turns.turn():
-                order.append(client_of_request.get())
+                order.append(client_of_request.get().payer)
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(as_client(name, work) for name in "aaaabbc"))
@@ -42,7 +42,7 @@ def test_a_client_has_a_part_of_the_slots_and_a_cancelled_one_leaves_its_slot() 
 
         async def work() -> None:
             async with turns.turn():
-                entered.append(client_of_request.get())
+                entered.append(client_of_request.get().payer)
                 await leave.wait()
 
         tasks = [asyncio.create_task(as_client(name, work)) for name in "aaaabb"]
