@@ -163,8 +163,8 @@ def _times(values: Sequence[date | None], zone: str | None, *, moments: bool = F
     if not (zone or moments or any(isinstance(value, datetime) for value in values)):
         return pa.array(values, pa.date32())
     own = pa.lib.string_to_tzinfo(zone) if zone else None
-    placed = [
-        value if isinstance(value, datetime) else value and datetime.combine(value, time())
+    placed: list[datetime | None] = [
+        value if value is None or isinstance(value, datetime) else datetime.combine(value, time())
         for value in values
     ]
     placed = [

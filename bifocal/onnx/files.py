@@ -71,6 +71,10 @@ def read_whole(file: Path, read: Callable[[Path], T]) -> T:
         raise DamagedFileError(f"{file} is damaged ({reason}): {hint}") from error
 
 
+class UnreadableError(ValueError):
+    """A file that cannot be read now: it may be whole."""
+
+
 def open_regular(path: Path, most: int) -> BufferedReader:
     """Open a regular file of at most ``most`` bytes; ``ValueError`` for others: a pipe or a device
     has no end."""
@@ -84,7 +88,7 @@ def open_regular(path: Path, most: int) -> BufferedReader:
             )
         return path.open("rb")
     except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
+        raise UnreadableError(error.strerror or str(error)) from error
 
 
 def plain(value: Any, *, safe: bool = False) -> Any:

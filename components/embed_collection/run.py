@@ -8,6 +8,7 @@ from bifocal.features import FeatureStore
 from bifocal.onnx.encoders import scores_pairs
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
+from bifocal.search.collection.presence import with_unknown
 from bifocal.search.collection.sources import dataset_source, files_source
 from components.embed_collection.spec import EmbedCollectionParams
 from runtime.artifacts import artifact_hash, read_manifest
@@ -50,6 +51,8 @@ def run(
     else:
         source = files_source(params.source, collection)
     known = previous or params.previous
+    former = None if known is None else Collection.open(known)
+    source = with_unknown(source, former, prune=params.prune)
     # Opened when the model needs it: a model of images does not.
     stored = (
         None
@@ -60,7 +63,7 @@ def run(
         onnx,
         params.name,
         source,
-        previous=None if known is None else Collection.open(known),
+        previous=former,
         features=None if stored is None else lambda image_ids: stored().unpadded(image_ids),
         same_features=features is not None
         and read_manifest(onnx).get("inputs", {}).get("features") == artifact_hash(features),

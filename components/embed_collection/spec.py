@@ -19,6 +19,9 @@ class EmbedCollectionParams(Params):
         "images are taken over, and its other images become tombstones; it may be "
         "the collection that this run replaces"
     )
+    prune: bool = Field(
+        description="remove many images that are gone from the source together; if false, they stay"
+    )
     name: str = Field(min_length=1, description="name of the model in collection.json")
     regions: bool = Field(
         description="write the vectors and boxes of regions too, if the model localizes; they "

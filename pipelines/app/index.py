@@ -70,6 +70,11 @@ SHOWN = 20
     help="Download the encoder of the default without a question.",
 )
 @click.option(
+    "--prune",
+    is_flag=True,
+    help="Remove many images that are gone together; without it they stay, as a disk may be away.",
+)
+@click.option(
     "--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing."
 )
 def index_command(
@@ -80,6 +85,7 @@ def index_command(
     folder: Path | None,
     is_watched: bool,
     is_agreed: bool,
+    prune: bool,
     is_dry: bool,
 ) -> None:
     """Make DIRECTORY searchable: a folder of images, a table that names images, or an archive.
@@ -94,10 +100,10 @@ def index_command(
     options = {"is_named": is_named, "is_agreed": is_agreed, "is_dry": is_dry}
     section = chosen_encoders(folder, directory, run, encoder, weights, **options)
     if is_dry:
-        plan(Path(directory), folder, section)
+        plan(Path(directory), folder, section, prune=prune)
         return
     if not is_watched:
-        index(Path(directory), folder, section)
+        index(Path(directory), folder, section, prune=prune)
         click.echo('Next: bifocal search "a dog in the snow"')
         click.echo("      bifocal serve")
         return
@@ -105,7 +111,7 @@ def index_command(
 
     for number, _ in enumerate(changes(Path(directory), folder)):
         try:
-            index(Path(directory), folder, section)
+            index(Path(directory), folder, section, prune=prune)
         except (OSError, ValueError) as error:
             if number == 0:
                 raise
@@ -114,7 +120,7 @@ def index_command(
         click.echo(f"{datetime.now():%H:%M:%S}  watching {directory} (stop: Ctrl-C)")
 
 
-def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
+def index(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool = False) -> None:
     """Index a source by the encoders of a section of ``params.yaml``; print numbers of images, and
     broken files."""
     start = time.monotonic()
@@ -132,9 +138,8 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
         artifacts = latest_run(Path(section["run"])) / ARTIFACTS
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
     write_parameters(folder, {INDEXED: section})  # a killed call goes on with these encoders
-    indexed = index_folder(
-        directory, encoders, folder, bank, small_pointing() if is_towers(encoders) else None
-    )
+    pointing = small_pointing() if is_towers(encoders) else None
+    indexed = index_folder(directory, encoders, folder, bank, pointing, prune=prune)
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
     click.echo(
@@ -146,20 +151,20 @@ def index(directory: Path, folder: Path, section: dict[str, Any]) -> None:
         click.echo(f"  -> {folder / ARTIFACTS / 'collection' / 'rejected.parquet'}", err=True)
 
 
-def plan(directory: Path, folder: Path, section: dict[str, Any]) -> None:
+def plan(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool) -> None:
     """Print what an index of a source would read, embed and download; files are listed, and not
     decoded."""
     from bifocal.search.collection.collection import Collection
     from bifocal.search.collection.format import DESCRIPTION
+    from bifocal.search.collection.presence import with_unknown
     from bifocal.search.collection.sources import files_source
     from pipelines.app.training.networks import WEIGHTS_VARIABLE
 
-    with TemporaryDirectory() as unpacked:
-        source = files_source(directory, Path(unpacked))
     collection = folder / ARTIFACTS / "collection"
-    known = (
-        set(Collection.open(collection).ids) if (collection / DESCRIPTION).is_file() else set[str]()
-    )
+    former = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
+    with TemporaryDirectory() as unpacked:
+        source = with_unknown(files_source(directory, Path(unpacked)), former, prune=prune)
+    known = set[str]() if former is None else set(former.ids)
     new = sum(entry.item_id not in known for entry in source.entries)
     captions = sum(map(len, source.captions.values()))
     encoder = section["encoder"] or f"trained, of {section['run']}"

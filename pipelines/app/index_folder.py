@@ -24,6 +24,7 @@ from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, re
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION, REJECTED
+from bifocal.search.collection.presence import with_unknown
 from bifocal.search.collection.sources import files_source
 from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
 from bifocal.search.index.index import SearchIndex
@@ -60,6 +61,8 @@ def index_folder(
     folder: Path,
     bank: Path | None = None,
     pointing: Path | None = None,
+    *,
+    prune: bool = False,
 ) -> Indexed:
     """Write encoders, collection and index of a folder of images to a run folder.
 
@@ -71,6 +74,7 @@ def index_folder(
         bank: folder of a trained embedding, whose ``HubnessBank`` corrects scores; None for
             pretrained encoders, whose scores are calibrated by names.
         pointing: folder of a pointing head that the run folder gets beside encoders without one.
+        prune: remove many images that are gone together.
 
     Raises:
         ValueError: the model has no single vector for an image, or the folder has no image that can
@@ -86,7 +90,7 @@ def index_folder(
     known = set[str]() if previous is None else _live(previous)
     # The partial folder is locked before the files are listed.
     partial = artifacts.open_partial(collection, {"model": digest, "source": str(directory)})
-    source = files_source(directory, partial)
+    source = with_unknown(files_source(directory, partial), previous, prune=prune)
     size = max(MIN_SHARD, len(source.entries) // SHARDS)
     name = folder.resolve().name
     embedder = CollectionEmbedder(

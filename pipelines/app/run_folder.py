@@ -1,10 +1,12 @@
 """A run folder: parameters and artifacts of a training or of an index, and the commands' default
 folder."""
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -16,6 +18,9 @@ RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
 INDEXED = "index"
 """Section of ``params.yaml`` in a folder of ``bifocal index``, which has no other section."""
+RESULTS = ("artifacts/collection/items.parquet", "artifacts/dataset/images.parquet")
+COMPARED = 64
+"""Images whose contents show that a source has moved."""
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 run_option = click.option(
@@ -74,7 +79,7 @@ def run_name(directory: str) -> str:
 def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict[str, Any]:
     """Return the parameters that a run folder has; none if it is new.
 
-    A folder that the user names goes on with the same source at another place, if the former place
+    A folder that the user names goes on with the same images at another place, if the former place
     is gone.
 
     Args:
@@ -101,16 +106,45 @@ def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict
     )
     if is_same_kind and former == source:
         return values
-    is_gone = (
-        is_same_kind and former is not None and not is_address(former) and not Path(former).exists()
-    )
-    if is_gone and is_named:
+    moved = is_same_kind and former is not None and _is_moved(folder, former, source)
+    if moved and is_named:
         return values
-    moved = f"; if {former} is now {source}, go on with {option} {folder}" if is_gone else ""
+    hint = f"; {source} has its images, so go on with {option} {folder}" if moved else ""
     raise FileExistsError(
         f"{folder} holds {_results(values)}, and this command writes {_results(new)}: name "
-        f"another run folder with {option}{moved}"
+        f"another run folder with {option}{hint}"
     )
+
+
+def _is_moved(folder: Path, former: str, source: str | None) -> bool:
+    """Return whether a source has the images of the results in a run folder, and the former place
+    of the source is gone."""
+    import pyarrow.parquet as pq  # a query needs none of them
+
+    from bifocal.search.collection.sources import files_source
+
+    if source is None or is_address(former) or is_address(source) or os.path.lexists(former):
+        return False
+    table = next((path for path in map(folder.joinpath, RESULTS) if path.is_file()), None)
+    if table is None:
+        return False
+    rows = pq.read_table(table).to_pylist()
+    known = [row for row in rows if row["sha256"] and not row.get("deleted")]
+    known = known[:: max(1, len(known) // COMPARED)]
+    with TemporaryDirectory() as unpacked:
+        try:
+            found = files_source(Path(source), Path(unpacked))
+        except ValueError:
+            return False
+        entries = {entry.item_id: entry for entry in found.entries}
+        same = 0
+        for row in known:
+            entry = entries.get(row.get("item_id", row.get("image_id")))
+            file = found.open(entry) if entry else None
+            if file is not None and file.is_file():
+                with file.open("rb") as opened:
+                    same += hashlib.file_digest(opened, "sha256").hexdigest() == row["sha256"]
+    return 2 * same > len(known)
 
 
 def _source(values: Mapping[str, Any]) -> str | None:

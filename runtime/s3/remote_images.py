@@ -6,12 +6,12 @@ import struct
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from bifocal.datasets.formats import caption_table, sidecars
-from bifocal.datasets.formats.folder import folder_of_names
+from bifocal.datasets.formats import sidecars
+from bifocal.datasets.formats.folder import TABLES, folder_of_names
 from bifocal.search.collection.sources import Source, files_source, listed_source
 from runtime.s3.storage import Storage
 
-TEXTS = (*caption_table.SUFFIXES, *sidecars.SUFFIXES)
+TEXTS = (*TABLES, *sidecars.SUFFIXES)
 """Suffixes of the files with captions and metadata, which are downloaded in any case."""
 
 

@@ -16,13 +16,9 @@ from typing import IO, Any, NamedTuple, cast
 import pyarrow.parquet as pq
 
 from bifocal.datasets.base import RejectedEntry
-from bifocal.datasets.formats.caption_table import (
-    SPLIT_NAMES,
-    CaptionTable,
-    embedded_images,
-    recognize,
-)
+from bifocal.datasets.formats.caption_table import SPLIT_NAMES, CaptionTable, recognize
 from bifocal.datasets.formats.folder import NOT_UTF8, is_utf8
+from bifocal.datasets.formats.table_files import embedded_images
 from bifocal.progress import printable
 
 MAX_MEMBER = 512 * 2**20

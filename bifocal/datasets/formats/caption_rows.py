@@ -104,8 +104,8 @@ class CaptionRows:
         if columns.caption is None or (columns.caption == CAPTION and CAPTION not in row):
             return
         column, value = columns.caption.strip("\0"), row.get(columns.caption)
-        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        values = value if is_list else [value]
+        single = not isinstance(value, Sequence) or isinstance(value, str | bytes)
+        values: Sequence[Any] = [value] if single else value  # type: ignore[assignment]
         given = [text for text in values if text is not None and str(text).strip()]
         if not given and needs_captions:
             raise ValueError(f"{column} is empty: expected a caption")

@@ -15,9 +15,6 @@ from bifocal.datasets.formats.caption_table import (
     CaptionColumns,
     CaptionTable,
     choose_columns,
-    is_embedded,
-    read_caption_table,
-    tables_in,
 )
 from bifocal.datasets.formats.folder import (
     ARCHIVES,
@@ -28,6 +25,7 @@ from bifocal.datasets.formats.folder import (
     unused_files,
 )
 from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
+from bifocal.datasets.formats.table_files import is_embedded, read_caption_table, tables_in
 from bifocal.progress import log_line
 
 EXPECTED = (
@@ -58,6 +56,7 @@ class UserFiles:
     rejected: Sequence[RejectedEntry]
     is_unpacked: bool = False
     unread: Sequence[str] = ()  # tables and archives that could not be read, or not whole
+    by_table: bool = False  # a table was named, and names the images
 
 
 def read_user_files(source: Path, target: Path, how: Reading) -> UserFiles:
@@ -193,11 +192,9 @@ class _Reader:
         if not images:
             reasons = [*rejected, *rows.missing]
             raise ValueError(self._without("names no image of its folder", reasons))
-        unread = [
-            *self.unread,
-            *(table.name for table, _ in chosen if table.rejected or not table.rows),
-        ]
-        return UserFiles(folder, rows, images, rejected, self.is_unpacked, unread)
+        whole = {table.name for table, _ in chosen if table.rows and not table.rejected}
+        unread = [*self.unread, *(t.name for t in self.tables if t.name not in whole)]
+        return UserFiles(folder, rows, images, rejected, self.is_unpacked, unread, is_table)
 
     def _columns(self) -> list[tuple[CaptionTable, CaptionColumns]]:
         """Return the tables with a column of images; captions may be in one of several tables."""

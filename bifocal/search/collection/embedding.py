@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 
 from bifocal.datasets.prefetch import prefetch
 from bifocal.onnx.encoders import Array
-from bifocal.onnx.files import model_hash, open_regular
+from bifocal.onnx.files import UnreadableError, model_hash, open_regular
 from bifocal.onnx.image_limits import MAX_BYTES
 from bifocal.onnx.metadata import COLORS
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
+from bifocal.search.collection.presence import with_former_values
 from bifocal.search.collection.sources import Entry, Source, with_origins
 from bifocal.search.collection.update import CollectionUpdate, open_writer, with_former_types
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -114,7 +116,7 @@ class CollectionEmbedder:
     def _finish(self, run: "_Run", first_shard: bool) -> Description:
         """Write the rejected images, the tombstones and the tables."""
         source, entries = self.source, run.entries
-        rejected = [*(source.rejected if first_shard else ()), *run.problems]
+        rejected = [*(source.rejected if first_shard else ()), *run.problems, *run.unread]
         total = len(entries) + len(rejected) - len(run.problems)
         if len(rejected) > self.max_rejected_fraction * total:
             raise ValueError(
@@ -129,14 +131,17 @@ class CollectionEmbedder:
             listed, {entry.item_id for entry in entries if _name(entry) in broken}
         )
         metadata = with_origins(source, entries, run.update.dates())
-        if metadata is not None and self.previous is not None:
-            metadata, misfits = with_former_types(metadata, self.previous.items)
-            rejected += misfits
+        captions = source.captions
+        if self.previous is not None:
+            former = self.previous.items.filter(pc.invert(self.previous.items.column("deleted")))
+            if metadata is not None:
+                metadata, misfits = with_former_types(metadata, former)
+                rejected += misfits
+            unknown = {entry.item_id for entry in entries if entry.kept or source.unread}
+            captions, metadata = with_former_values(captions, metadata, former, unknown)
         for image, reason in rejected:
             run.writer.reject(image, reason)
-        finished = run.writer.finish(
-            source.captions, metadata, gone, [entry.item_id for entry in entries]
-        )
+        finished = run.writer.finish(captions, metadata, gone, [entry.item_id for entry in entries])
         if not finished.items and len(entries) == len(source.entries):
             raise ValueError(
                 f"no image of {source.root} can be embedded. The first problems: "
@@ -173,6 +178,7 @@ class _Run:
     kept: int = 0
     read: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)  # they keep their former vectors
 
     def embed(self) -> None:
         """Add all entries that a killed run has not written."""
@@ -227,10 +233,13 @@ class _Run:
             if digest == self.update.sha256(position):
                 return self._unchanged(position)
             image = self.vectors.decode(file, self.settings.max_pixels)
+        except (UnreadableError, OSError) as error:
+            if self.update.rows[position] < 0:
+                return _name(entry), str(error)
+            self.unread.append((_name(entry), f"{error}: its former vector stays"))
+            return self._unchanged(position)
         except ValueError as error:
             return _name(entry), str(error)
-        except OSError as error:
-            return _name(entry), error.strerror or str(error)
         state = self.update.state(position)
         return Embedded(
             Item(entry.item_id, entry.image, digest, image.width, image.height, state),

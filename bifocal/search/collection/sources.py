@@ -55,6 +55,7 @@ class Entry:
     image: str | None
     sha256: str | None = None
     size: tuple[int, int] | None = None
+    kept: bool = False  # its image is unknown: it has its former vector
 
 
 class RemoteImages(Protocol):
@@ -80,6 +81,9 @@ class Source:
     metadata: pa.Table | None = None
     rejected: Sequence[tuple[str, str]] = ()
     unpacked: bool = False
+    unknown: Sequence[str] = ()  # folders that cannot be listed
+    unread: Sequence[str] = ()  # tables and archives that were not read whole
+    by_table: bool = False  # a table names the images
     dataset: Dataset | None = None
     remote: RemoteImages | None = None
 
@@ -96,7 +100,10 @@ class Source:
         """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which
         knows the hashes."""
         if self.remote is not None:
-            return np.array([self.remote.state(str(entry.image)) for entry in entries], np.int64)
+            states = (
+                UNKNOWN if entry.kept else self.remote.state(str(entry.image)) for entry in entries
+            )
+            return np.array([*states], np.int64).reshape(-1, len(UNKNOWN))
         if self.folder is None or self.unpacked or is_address(self.root):
             return np.zeros((len(entries), len(UNKNOWN)), np.int64)
         return file_states(self.folder, [str(entry.image) for entry in entries])
@@ -191,7 +198,18 @@ def _source(files: UserFiles, root: str) -> Source:
         values = {image: own | {SPLIT: rows.splits.get(image)} for image, own in values.items()}
     metadata = metadata_table("item_id", files.images, values, columns) if columns else None
     entries = [Entry(name, name) for name in files.images]
-    return Source(root, files.folder.root, entries, captions, metadata, problems, files.is_unpacked)
+    return Source(
+        root,
+        files.folder.root,
+        entries,
+        captions,
+        metadata,
+        problems,
+        files.is_unpacked,
+        files.folder.unknown,
+        files.unread,
+        files.by_table,
+    )
 
 
 def with_origins(

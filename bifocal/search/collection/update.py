@@ -56,13 +56,15 @@ class CollectionUpdate:
             self.rows, self.unchanged = _compare(
                 self._items, stored, collection.deleted, entries, states
             )
+            self.unchanged |= np.array([entry.kept for entry in entries], bool)
 
     def convert_colors(self, source: Source) -> None:
         """Forget images with a color profile if the collection was embedded before such colors
         became sRGB."""
         if self.collection is None or self._has_colors():
             return
-        known = np.flatnonzero(self.rows >= 0).tolist()
+        rows = np.flatnonzero(self.rows >= 0).tolist()
+        known = [position for position in rows if not self._entries[position].kept]
         found = prefetch(
             lambda position: has_profile(source.open(self._entries[position])), known, PREFETCHED
         )
@@ -238,6 +240,8 @@ def _compare(
 def _has_content(source: Source, entry: Entry, sha256: str) -> bool:
     """Return whether an image that has no equal hash and state of its file still has the content of
     a killed run."""
+    if entry.kept:
+        return True
     if entry.sha256 is not None or source.dataset is not None:
         return entry.sha256 is None
     file = source.open(entry)

@@ -1,14 +1,24 @@
 """Default run folders: one name for each source, and an owner that is asked before anything is
 replaced."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.app.run_folder import INDEXED, check_owner, run_name, write_parameters
+from pipelines.app.run_folder import (
+    INDEXED,
+    RESULTS,
+    check_owner,
+    run_name,
+    write_parameters,
+)
+from tests.bifocal.datasets.corpora.image_folder.writers import picture
 from tests.pipelines.app.conftest import Command
 
 
@@ -57,14 +67,29 @@ def test_results_of_another_source_or_command_are_not_replaced(
 
 
 @pytest.mark.parametrize("kind", [index_of, model_of])
-def test_a_named_run_goes_on_with_a_moved_source(kind: Any, tmp_path: Path) -> None:
-    run = tmp_path / "run"
+def test_a_named_run_goes_on_with_a_source_whose_images_have_moved(
+    kind: Any, tmp_path: Path
+) -> None:
+    run, table = tmp_path / "run", RESULTS[0 if kind is index_of else 1]
+    photos = {f"{number}.jpg": picture(number) for number in range(6)}
+    key = "item_id" if kind is index_of else "image_id"
+    rows = [{key: n, "sha256": hashlib.sha256(p).hexdigest()} for n, p in photos.items()]
     write_parameters(run, kind(tmp_path / "usb0"))
-    with pytest.raises(
-        FileExistsError, match=f"if {tmp_path}/usb0 is now {tmp_path}/usb1, go on with --"
-    ):
+    (run / table).parent.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), run / table)
+    for name, content in (("usb1", photos), ("other", dict.fromkeys(photos, picture(9)))):
+        (tmp_path / name).mkdir()
+        for file, image in content.items():
+            (tmp_path / name / file).write_bytes(image)
+    with pytest.raises(FileExistsError, match=r"usb1 has its images, so go on with --"):
         check_owner(run, kind(tmp_path / "usb1"), is_named=False)
     assert check_owner(run, kind(tmp_path / "usb1"), is_named=True) == kind(tmp_path / "usb0")
+    for is_named in (True, False):
+        with pytest.raises(FileExistsError, match=r"name another run folder with --\w+$"):
+            check_owner(run, kind(tmp_path / "other"), is_named=is_named)
+    (tmp_path / "usb0").mkdir()  # it is there again: the copy is another source
+    with pytest.raises(FileExistsError):
+        check_owner(run, kind(tmp_path / "usb1"), is_named=True)
 
 
 def test_train_refuses_the_run_of_another_folder(

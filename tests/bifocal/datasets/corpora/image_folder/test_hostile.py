@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bifocal.datasets.formats.caption_table import read_caption_table
 from bifocal.datasets.formats.folder import list_folder
 from bifocal.datasets.formats.sidecars import CAPTION, IMAGE, read_sidecars
+from bifocal.datasets.formats.table_files import read_caption_table
 from bifocal.search.collection.sources import files_source
 from tests.bifocal.datasets.corpora.image_folder.writers import ROWS, picture, prepare
 
@@ -65,7 +65,7 @@ def test_tables_above_the_limits_are_not_read(tmp_path: Path) -> None:
 def test_wide_tables_and_values_that_repeat_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bifocal.datasets.formats.caption_table.MAX_DECODED", 2**27)
+    monkeypatch.setattr("bifocal.datasets.formats.table_files.MAX_DECODED", 2**27)
     path = tmp_path / "captions.csv"
     path.write_text(",".join(f"column {number}" for number in range(100_000)) + "\n")
     with pytest.raises(
