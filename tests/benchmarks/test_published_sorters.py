@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Generator, Tensor
 
 from benchmarks.quality import published_sorters as benchmark
 from benchmarks.quality.sorters import public_scores
@@ -37,3 +38,19 @@ def test_public_scores_reproduce_the_published_error_of_the_handcrafted_sorter()
         0.15, abs=0.03
     )  # the last kind, and half of those in order
     assert torch.equal(scores, public_scores(2000, 100, torch.Generator().manual_seed(0)))
+
+
+def test_sorters_train_on_the_vectors_of_the_authors_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[int, int]] = []
+
+    def draw(count: int, length: int, generator: Generator) -> Tensor:
+        drawn.append((count, length))
+        return public_scores(count, length, generator)
+
+    monkeypatch.setattr(benchmark, "LENGTH", 37)
+    monkeypatch.setattr(benchmark, "VECTORS", benchmark.BATCH)
+    monkeypatch.setattr("bifocal.training.pretraining.sorter.HELD_OUT_VECTORS", 100)
+    benchmark.train("PublishedCNNSorter", 1e9, tmp_path, 1, draw)
+    assert drawn == [(100, 37), (benchmark.BATCH, 37)]

@@ -18,6 +18,8 @@ from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.schedules import Constant, Schedule
 
 HELD_OUT_VECTORS = 10_000
+Draw = Callable[[int, int, Generator], Tensor]
+"""``draw(count, length, generator)`` returns score vectors (count, length)."""
 
 
 def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
@@ -30,9 +32,9 @@ def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
     return error / scores.numel() / scores.shape[-1]
 
 
-def held_out_scores(length: int, seed: int) -> Tensor:
+def held_out_scores(length: int, seed: int, draw: Draw = synthetic_scores) -> Tensor:
     """Return 10,000 score vectors that no training with ``seed`` uses."""
-    return synthetic_scores(HELD_OUT_VECTORS, length, _generator(seed, 0))
+    return draw(HELD_OUT_VECTORS, length, _generator(seed, 0))
 
 
 def train_sorter(
@@ -48,6 +50,7 @@ def train_sorter(
     tolerance: float,
     checkpoints: Path,
     seed: int,
+    draw: Draw = synthetic_scores,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """Train ``sorter`` in place with Adam on the L1 error of its ranks, eq. (5.1), and return the
@@ -60,9 +63,9 @@ def train_sorter(
     device = next(sorter.parameters()).device
     optimizer = torch.optim.Adam(sorter.parameters(), learning_rate)
     state = RunState(checkpoints, {"sorter": sorter}, optimizer, eval_model=sorter)
-    held_out = held_out_scores(length, seed).to(device)
+    held_out = held_out_scores(length, seed, draw).to(device)
     task = _SorterTask(
-        sorter, held_out, length, batch_size, vectors_per_epoch, patience, tolerance, seed
+        sorter, held_out, length, batch_size, vectors_per_epoch, patience, tolerance, seed, draw
     )
     history = run_epochs(
         task,
@@ -87,6 +90,7 @@ class _SorterTask(TrainingTask[Tensor]):
     patience: int
     tolerance: float
     seed: int
+    draw: Draw = synthetic_scores
 
     name = "sorter"
     monitor = "held_out_l1"
@@ -135,7 +139,7 @@ class _SorterTask(TrainingTask[Tensor]):
         for start in range(0, self.vectors_per_epoch, self.batch_size):
             count = min(self.batch_size, self.vectors_per_epoch - start)
             width = int(torch.randint(shortest, self.length + 1, (), generator=generator))
-            scores = synthetic_scores(count, width, generator)
+            scores = self.draw(count, width, generator)
             yield torch.stack([scores, exact_ranks(scores)])
 
 
