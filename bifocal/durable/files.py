@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ def replace_file(file: Path, write: Callable[[Path], object]) -> None:
     with locked(aside, Path.touch):
         try:
             write(aside)
-            flush(aside)
+            flush(aside, _mode())
             aside.replace(file)
         except BaseException:
             aside.unlink(missing_ok=True)
@@ -61,8 +62,20 @@ def append_line(file: Path, line: str) -> None:
         flush(file.parent)
 
 
-def flush(path: Path) -> None:
-    """Write a file, or the names in a folder, from the cache of the system to the disk."""
+def _mode() -> int:
+    """Return the mode of a new file by the umask, which can only be read by writing it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def flush(path: Path, mode: int = 0) -> None:
+    """Write a file, or the names in a folder, from the cache of the system to the disk.
+
+    Args:
+        mode: that an own file gets: safetensors renames a temporary file, which only its owner can
+            read. A link and its target stay as they are.
+    """
     if os.name == "nt":
         if path.is_dir():  # Windows cannot open folders, and flushes only files open for writing
             return
@@ -70,17 +83,24 @@ def flush(path: Path) -> None:
     else:
         descriptor = os.open(path, os.O_RDONLY)
     try:
+        found = os.fstat(descriptor)
+        is_own = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not path.is_symlink()
+        if is_own and mode & ~found.st_mode:
+            path.chmod(stat.S_IMODE(found.st_mode) | mode)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
 def flush_all(paths: Iterable[Path]) -> None:
-    """Flush files, and folders with everything below them."""
+    """Flush files, and folders with everything below them; files get the mode of the umask."""
     below = [found for path in paths for found in (path, *path.rglob("*"))]
+    mode = _mode()
     with ThreadPoolExecutor(FLUSHES) as executor:
         # A link may have no target.
-        for _ in executor.map(flush, (path for path in below if path.exists())):
+        for _ in executor.map(
+            lambda path: flush(path, mode), (path for path in below if path.exists())
+        ):
             pass
 
 

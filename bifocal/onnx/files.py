@@ -100,7 +100,8 @@ def plain(value: Any, *, safe: bool = False) -> Any:
     if isinstance(value, bool | str | None):
         return value
     if isinstance(value, numbers.Integral):
-        return str(value) if safe and abs(value) > MAX_SAFE else int(value)
+        whole = int(value)
+        return str(whole) if safe and abs(whole) > MAX_SAFE else whole
     if isinstance(value, numbers.Real):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):

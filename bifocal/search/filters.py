@@ -95,7 +95,8 @@ def _in_periods(
     nothing = np.iinfo(np.int64).min
     ends = np.maximum.accumulate(np.append(nothing, limits[:, 1]))
     times = pc.fill_null(column.cast(pa.int64()), nothing).to_numpy()
-    return times < ends[np.searchsorted(limits[:, 0], times, side="right")]
+    found: NDArray[np.bool_] = times < ends[np.searchsorted(limits[:, 0], times, side="right")]
+    return found
 
 
 def _in_range(

@@ -1,12 +1,16 @@
 """Single files and folders are replaced completely or not at all."""
 
+import os
+import stat
 import threading
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from bifocal.durable import append_line, new_folder, replace_file, write_once
+from bifocal.durable import append_line, change, new_folder, replace_file, write_once
 
 
 def test_a_failed_write_leaves_the_previous_file(tmp_path: Path) -> None:
@@ -81,3 +85,37 @@ def test_a_folder_is_new_complete_and_only_replaced_on_request(tmp_path: Path) -
 def test_an_error_of_the_writer_is_not_taken_for_another_process(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         write_once(tmp_path / "folder", lambda path: (path / "a").mkdir() or (path / "a").mkdir())  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077, 0o002])
+def test_files_have_the_mode_of_the_umask_whoever_writes_them(mask: int, tmp_path: Path) -> None:
+    def write(file: Path) -> None:
+        save_file({"a": np.zeros(1)}, file)  # by a rename of a file that only its owner can read
+
+    previous = os.umask(mask)
+    try:
+        plain, private = tmp_path / "plain", tmp_path / "private"
+        plain.touch()
+        write(private)
+        replace_file(tmp_path / "file", write)
+        write_once(tmp_path / "once", lambda folder: write(folder / "file"))
+        with change(tmp_path) as changed:
+            changed.write(tmp_path / "changed", write)
+        with new_folder(tmp_path / "new") as folder:
+            write(folder / "file")
+            (folder / "program").write_text("")
+            (folder / "program").chmod(0o755)
+            (folder / "link").symlink_to(private)
+            (folder / "same").hardlink_to(private)
+    finally:
+        os.umask(previous)
+    modes = {
+        path.relative_to(tmp_path).as_posix(): stat.S_IMODE(path.stat().st_mode)
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
+    kept = {name: modes.pop(name) for name in ("private", "new/link", "new/same", "new/program")}
+    program = kept.pop("new/program")
+    assert program == 0o755 | modes["plain"]
+    assert set(kept.values()) == {kept["private"]}  # the files of others stay as they are
+    assert set(modes.values()) == {modes["plain"]}

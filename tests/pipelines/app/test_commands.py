@@ -38,6 +38,16 @@ def test_a_second_training_repeats_nothing(
     assert "[3/9]" in result.output
 
 
+def test_every_file_of_a_run_can_be_read_by_whom_the_umask_lets(
+    trained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "plain").touch()
+    expected = (tmp_path / "plain").stat().st_mode
+    files = [path for path in trained.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".onnx", ".safetensors", ".parquet", ".json"}
+    assert {path: path.stat().st_mode for path in files if path.stat().st_mode != expected} == {}
+
+
 def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
     model = bifocal.load(trained)
     texts = model.encode_text(["a red star", "a blue circle"])
