@@ -121,7 +121,6 @@ def measure(
         text_dim=captions.dim,
         text_format=kind,
         vocabulary_size=len(captions.vocabulary) if kind == "tokens" else None,
-        network=captions.network,
     )
     optimizer = build_optimizer(training["optimizer"], model.parameters(), 1e-4)
     cells = regions[0].features.float().expand(BATCH, -1, -1).clone()
