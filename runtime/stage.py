@@ -2,6 +2,7 @@
 outputs."""
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -13,10 +14,10 @@ from typing import Any, NamedTuple
 from bifocal.durable.sources import read_module
 from runtime import artifacts, identity, shared_store
 from runtime.mlflow import log_datasets, log_metrics, stage_run
-from runtime.process import core_seconds, is_main_process, keep_freed_memory
+from runtime.process import core_seconds, is_main_process, keep_freed_memory, under_torchrun
 from runtime.s3.checkpoints import delete_checkpoints, remote_checkpoints
 from runtime.s3.remote_files import fetch_remote_files
-from runtime.spec import Component, Params, replace_values
+from runtime.spec import Component, Params, flatten, replace_values
 
 TIMES = ("_ms", "_seconds", "_per_second")
 """Ends of the names of metrics that differ from run to run: MLflow has them, and equal inputs give
@@ -82,6 +83,10 @@ def run_stage(job: Job) -> StageResult:
     fetch_remote_files()
     run = import_module(job.component.module).run
     inputs = {name: shared_store.resolve(path) for name, path in job.inputs.items()}
+    if under_torchrun() and job.component.data_parallel:
+        _compare_with_other_processes(job, inputs)
+    elif is_main_process():
+        _check_files(job, inputs)
     if not is_main_process():
         partials = {name: artifacts.partial_path(path) for name, path in job.outputs.items()}
         run(job.params, **inputs, **partials, **job.arguments)
@@ -89,11 +94,6 @@ def run_stage(job: Job) -> StageResult:
     fingerprint = job.fingerprint()
     places = shared_store.places(job.outputs, job.component.large_outputs, fingerprint)
     partials = {name: artifacts.open_partial(place, fingerprint) for name, place in places.items()}
-    for name, path in inputs.items():
-        if (
-            path == job.inputs[name]
-        ):  # in a shared store, files are mapped to memory instead of read
-            artifacts.check_files(path)
     delete_checkpoints(inputs.values())
     metrics: dict[str, float] = {}
     repeatable: dict[str, float] = {}
@@ -109,6 +109,26 @@ def run_stage(job: Job) -> StageResult:
             {name: value for name, value in returned.items() if not name.endswith(TIMES)}
         )
     return StageResult(metrics, parameters)
+
+
+def _check_files(job: Job, inputs: Mapping[str, Path]) -> None:
+    for name, path in inputs.items():
+        if path == job.inputs[name]:  # in a shared store, files are mapped to memory, not read
+            artifacts.check_files(path)
+
+
+def _compare_with_other_processes(job: Job, inputs: Mapping[str, Path]) -> None:
+    """Let the training compare all processes before its first step: each machine may have its own
+    copy of inputs and code."""
+    from bifocal.training import distributed
+
+    try:
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # one process of a machine reads its files
+            _check_files(job, inputs)
+        values = flatten(json.loads(json.dumps(job.fingerprint(), default=str)))
+        distributed.identity = {name: str(value) for name, value in values.items()}
+    except (OSError, ValueError) as error:  # the others learn it, and end too
+        distributed.identity = {distributed.PROBLEM: str(error)}
 
 
 @contextmanager

@@ -7,17 +7,21 @@ hand: micro-batches and freezing break the assumptions of ``DistributedDataParal
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-# Rank 0 validates while the other processes wait.
-TIMEOUT = timedelta(hours=2)
+from bifocal.training.waiting import LIMIT, Exchanges
+
+identity: dict[str, str] = {}
+"""What must be equal in all processes, such as hashes of inputs and code, by name."""
+PROBLEM = "problem"
+"""Key of ``identity``: why a process cannot train."""
+_exchanges: Exchanges | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class World:
         if self.size == 1 or not tensors:
             return
         flat = torch.cat([tensor.detach().flatten().float() for tensor in tensors])
-        dist.all_reduce(flat)
+        with _exchange():
+            dist.all_reduce(flat, group=_steps())
         means = (flat / self.size).split([tensor.numel() for tensor in tensors])
         for tensor, mean in zip(tensors, means, strict=True):
             tensor.detach().copy_(mean.view_as(tensor))
@@ -78,15 +83,17 @@ class World:
     def broadcast_parameters(self, module: nn.Module) -> None:
         """Copy the parameters and buffers of rank 0 to all ranks."""
         if self.size > 1:
-            for tensor in (*module.parameters(), *module.buffers()):
-                dist.broadcast(tensor.detach(), 0)
+            with _exchange():
+                for tensor in (*module.parameters(), *module.buffers()):
+                    dist.broadcast(tensor.detach(), 0)
 
     def broadcast_from_main(self, compute: Callable[[], Any]) -> Any:
         """Call ``compute`` only on rank 0, and return its result on all ranks."""
         if self.size == 1:
             return compute()
         results = [compute() if self.is_main else None]
-        dist.broadcast_object_list(results, 0)
+        with _exchange():
+            dist.broadcast_object_list(results, 0)
         return results[0]
 
     def broadcast_tensors(
@@ -108,7 +115,8 @@ class World:
                 else torch.empty(shape, dtype=dtype, device=device)
             )
             # As bytes: not every backend can send every dtype.
-            dist.broadcast(tensor.view(-1).view(torch.uint8), 0)
+            with _exchange():
+                dist.broadcast(tensor.view(-1).view(torch.uint8), 0)
             received[name] = tensor.cpu()
         return received, notes
 
@@ -117,13 +125,33 @@ class World:
         if self.size == 1:
             return flag
         flags = torch.tensor(int(flag), device=device)
-        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        with _exchange():
+            dist.all_reduce(flags, dist.ReduceOp.MAX, group=_steps())
         return bool(flags)
 
     def barrier(self) -> None:
         """Wait until all ranks arrive."""
         if self.size > 1:
-            dist.barrier()
+            with _exchange():
+                dist.barrier()
+
+    def check_equal(self, own: Mapping[str, str]) -> None:
+        """Raise ``ValueError`` on all ranks if one has a problem, or another value than rank 0."""
+        if self.size == 1:
+            return
+        every: list[Mapping[str, str]] = [{}] * self.size
+        with _exchange():
+            dist.all_gather_object(every, dict(own))
+        for rank, other in enumerate(every):
+            if other.get(PROBLEM):
+                raise ValueError(f"rank {rank} of the training: {other[PROBLEM]}")
+            for name in sorted({*every[0], *other}):
+                first, value = (values.get(name, "none") for values in (every[0], other))
+                if first != value:
+                    raise ValueError(
+                        f"{name} of rank {rank} is {value}, of rank 0 {first}: all processes need "
+                        "the same inputs, code and packages; copy those of rank 0"
+                    )
 
 
 @contextmanager
@@ -140,11 +168,25 @@ def torchrun_world() -> Iterator[tuple[World, torch.device]]:
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         yield World(), device or torch.device("cpu")
         return
-    dist.init_process_group("gloo" if device is None else "nccl", timeout=TIMEOUT, device_id=device)
+    global _exchanges
+    dist.init_process_group("gloo" if device is None else "nccl", timeout=LIMIT, device_id=device)
     try:
+        _exchanges = Exchanges()
+        World.current().check_equal({"torch": torch.__version__, **identity})
         yield World.current(), device or torch.device("cpu")
     finally:
+        if _exchanges is not None:
+            _exchanges.end()
+        _exchanges = None
         dist.destroy_process_group()
+
+
+def _exchange() -> AbstractContextManager[None]:
+    return nullcontext() if _exchanges is None else _exchanges.running()
+
+
+def _steps() -> Any:
+    return None if _exchanges is None else _exchanges.steps
 
 
 class _Gather(torch.autograd.Function):
@@ -153,7 +195,8 @@ class _Gather(torch.autograd.Function):
         shapes = [
             torch.empty(rows.ndim, dtype=torch.int64, device=rows.device) for _ in range(world.size)
         ]
-        dist.all_gather(shapes, torch.tensor(rows.shape, device=rows.device))
+        with _exchange():
+            dist.all_gather(shapes, torch.tensor(rows.shape, device=rows.device), group=_steps())
         largest = torch.stack(shapes).amax(dim=0).tolist()
         # Not every backend can send every dtype.
         sent = rows.new_zeros(
@@ -161,7 +204,8 @@ class _Gather(torch.autograd.Function):
         )
         sent[tuple(slice(length) for length in rows.shape)] = rows
         received = [torch.empty_like(sent) for _ in range(world.size)]
-        dist.all_gather(received, sent)
+        with _exchange():
+            dist.all_gather(received, sent, group=_steps())
         counts = [int(shape[0]) for shape in shapes]
         ctx.size, ctx.shape, ctx.start = world.size, rows.shape, sum(counts[: world.rank])
         return torch.cat([part[:count] for part, count in zip(received, counts, strict=True)]).to(

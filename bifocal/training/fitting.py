@@ -109,6 +109,7 @@ def fit(
     """
     check_module_names(model, phase.frozen_until)
     batches.begin(checkpoints)
+    World.current().barrier()  # machines read their data at different speeds, before the first step
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     loss = phase.loss.to(next(model.parameters()).device)
     ema = average_weights(model, options.ema_decay) if options.ema_decay else None

@@ -6,6 +6,7 @@ it takes a minute.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from tests.components.cluster.pods import ROOT, Pods
 from tests.components.cluster.trainer import NODES, running_cluster
 from tests.components.train_embedding.conftest import Scened, scened
 from tests.components.train_embedding.section import PHASE, SECTION
+from tests.mlflow_server import free_port
 
 __all__ = ["scened"]  # a fixture of this file, too
 VALUES: dict[str, Any] = (
@@ -140,3 +142,30 @@ def test_killed_machine_costs_no_bit_of_the_model(
     assert sorted(path.name for path in (tmp_path / "embedding").iterdir()) == names
     for name in names:
         assert (tmp_path / "embedding" / name).read_bytes() == (expected / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("artifact", ["features", "text", "dataset"])
+def test_a_damaged_copy_on_the_second_machine_ends_both(
+    inputs: dict[str, Path], tmp_path: Path, artifact: str
+) -> None:
+    (tmp_path / "recipe.yaml").write_text(parameters.dump_yaml({"train_embedding": VALUES}))
+    machines = {**os.environ, "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    machines["MASTER_PORT"], processes = str(free_port()), []
+    for rank in "01":
+        shutil.copytree(inputs["dataset"].parent, tmp_path / rank, symlinks=True)
+        if rank == "1":
+            name = min(artifacts.read_manifest(tmp_path / rank / artifact)["files"])
+            content = (tmp_path / rank / artifact / name).read_bytes()
+            (tmp_path / rank / artifact / name).write_bytes(content[:-1] + b"x")
+        command = [sys.executable, "-m", "components", "train_embedding"]
+        command += ["--recipe", tmp_path / "recipe.yaml", "--artifacts", tmp_path / rank]
+        processes.append(
+            subprocess.Popen(
+                command, cwd=ROOT, env=machines | {"RANK": rank}, stderr=subprocess.PIPE, text=True
+            )
+        )
+    for process in processes:
+        error = process.communicate(timeout=120)[1]
+        assert process.returncode == 1
+        assert "rank 1 of the training: " in error
+        assert "differs from its hash in manifest.json" in error

@@ -1,0 +1,109 @@
+"""Two processes of a training that differ, that are late, and that wait for a validation."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mlflow_server import free_port
+
+pytestmark = pytest.mark.slow
+
+START = """
+import os, random, time
+from datetime import timedelta
+import torch
+from bifocal.training import distributed, torchrun_world, waiting
+waiting.STEP_LIMIT = timedelta(seconds=3)
+waiting.SILENT_SECONDS, waiting.LOOK_SECONDS = 0.5, 0.1
+rank = int(os.environ["RANK"])
+"""
+TRAIN = """
+with torchrun_world() as (world, _):
+    world.average([torch.ones(2)])
+    late()
+    world.average([torch.ones(2)])
+"""
+
+
+def pair(script: str) -> list[tuple[int, str]]:
+    """Return exit code and stderr of two processes that run the script."""
+    environment = {
+        **os.environ,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", START + script],
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("identity", "message"),
+    [
+        (
+            '{"inputs.features": "ab"[rank], "code": "c"}',
+            "inputs.features of rank 1 is b, of rank 0 a: all processes need the same inputs",
+        ),
+        ('{"code": "c"} if rank else {}', "code of rank 1 is c, of rank 0 none"),
+        (
+            '{"problem": "a/b differs"} if rank else {"code": "c"}',
+            "rank 1 of the training: a/b differs",
+        ),
+        (
+            '{"torch": str(rank)}',
+            "torch of rank 1 is 1, of rank 0 0",
+        ),
+    ],
+)
+def test_processes_that_differ_do_not_train(identity: str, message: str) -> None:
+    for code, error in pair(f"distributed.identity = {identity}\nlate = int\n{TRAIN}"):
+        assert code == 1
+        assert message in error
+
+
+def test_any_difference_is_found_by_both_and_nothing_else() -> None:
+    found = pair("""
+with torchrun_world() as (world, _):
+    for seed in range(50):
+        generator = random.Random(seed)
+        values = [{name: generator.choice("xy") for name in generator.sample("abc", 2)} for _ in "ab"]
+        values = generator.choice([values, [values[0], dict(reversed(values[0].items()))]])
+        try:
+            world.check_equal(values[rank])
+            differs = False
+        except ValueError:
+            differs = True
+        assert differs == (values[0] != values[1]), (seed, values)
+""")
+    assert [code for code, _ in found] == [0, 0], found
+
+
+def test_a_late_process_is_named_and_ends_the_others_within_the_limit_of_a_step() -> None:
+    (code, error), _ = pair(f"late = lambda: rank and time.sleep(8)\n{TRAIN}")
+    assert code == 1
+    assert re.search(r"waiting for rank 1 since \d\d:\d\d:\d\d\n", error)
+    assert "OSError: rank 1 did not answer since" in error
+    assert "it resumes at the last checkpoint" in error
+
+
+def test_a_validation_may_take_longer_than_a_step() -> None:
+    late = "world.broadcast_from_main(lambda: time.sleep(5))"
+    (first, _), (second, error) = pair(TRAIN.replace("late()", late))
+    assert (first, second) == (0, 0)
+    assert "waiting for rank 0 since" in error
