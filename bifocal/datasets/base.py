@@ -88,6 +88,7 @@ class Corpus:
         rejected: broken entries that the reader could not read.
         metadata: other values that the corpus has of an image, by image id; all images have the
             same names.
+        negatives: sentences that do not describe their image, as people said.
     """
 
     image_root: Path
@@ -98,6 +99,7 @@ class Corpus:
     labels: list[LabelEntry] = field(default_factory=list)
     rejected: list[RejectedEntry] = field(default_factory=list)
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    negatives: list[CaptionEntry] = field(default_factory=list)
 
     def exclude(self, kind: str, entry: str, reason: str) -> None:
         """List an entry that is left out on purpose."""
@@ -107,7 +109,7 @@ class Corpus:
         """Return the images with these ids, with their captions, phrases, labels and metadata."""
         tables: dict[str, Any] = {
             name: [entry for entry in getattr(self, name) if entry.image_id in image_ids]
-            for name in ("images", "captions", "phrases", "labels")
+            for name in ("images", "captions", "phrases", "labels", "negatives")
         }
         metadata = {
             image_id: values for image_id, values in self.metadata.items() if image_id in image_ids

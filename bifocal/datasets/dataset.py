@@ -10,7 +10,15 @@ import pandas as pd
 
 from bifocal.datasets.base import SPLITS, UNCAPTIONED
 from bifocal.datasets.remote_files import is_address, local_copy
-from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, METADATA_FILE, PHRASES, read_table
+from bifocal.datasets.tables import (
+    CAPTIONS,
+    IMAGES,
+    LABELS,
+    METADATA_FILE,
+    NEGATIVES_FILE,
+    PHRASES,
+    read_table,
+)
 from bifocal.durable import path_inside
 
 
@@ -25,6 +33,7 @@ class Dataset:
             date; only the column ``image_id`` if it has none.
         image_address: address of that folder, such as ``s3://bucket/images``, if the images are not
             on this machine; ``s3://`` if they are in several buckets.
+        negatives: sentences that do not describe their image, as people said.
     """
 
     images: pd.DataFrame
@@ -34,6 +43,7 @@ class Dataset:
     labels: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=LABELS.names))
     image_address: str | None = None
     metadata: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["image_id"]))
+    negatives: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CAPTIONS.names))
 
     def split(self, name: str) -> "Dataset":
         """Return the images of one split with their captions, phrases and labels.
@@ -61,6 +71,7 @@ class Dataset:
             phrases=of_images(self.phrases),
             labels=of_images(self.labels),
             metadata=of_images(self.metadata),
+            negatives=of_images(self.negatives),
         )
 
     def image_path(self, image_id: str) -> Path:
@@ -115,6 +126,11 @@ def read_dataset(directory: Path) -> Dataset:
         if has_metadata
         else pd.DataFrame(columns=["image_id"])
     )
+    negatives = (
+        read_table(directory / NEGATIVES_FILE, CAPTIONS)
+        if (directory / NEGATIVES_FILE).is_file()
+        else captions.iloc[:0]
+    )
     unknown = set(images["split"]) - {*SPLITS, UNCAPTIONED}
     if unknown:
         raise ValueError(
@@ -126,6 +142,7 @@ def read_dataset(directory: Path) -> Dataset:
         ("phrases", phrases),
         ("labels", labels),
         ("metadata", metadata),
+        ("negatives", negatives),
     ):
         orphans = ~table["image_id"].isin(images["image_id"])
         if orphans.any():
@@ -142,4 +159,5 @@ def read_dataset(directory: Path) -> Dataset:
     location = json.loads(description.read_text())["image_root"]
     # An absolute image root replaces the directory; a relative one is inside it.
     address = location if is_address(location) else None
-    return Dataset(images, captions, phrases, directory / location, labels, address, metadata)
+    root = directory / location
+    return Dataset(images, captions, phrases, root, labels, address, metadata, negatives)

@@ -20,6 +20,9 @@ METADATA_FILE = "metadata.parquet"
 """One row per image with ``image_id`` and the other values that the corpus has, in columns
 ``meta.NAME`` with their own types; a dataset without them has no such table."""
 
+NEGATIVES_FILE = "negatives.parquet"
+"""Sentences that do not describe their image, with the columns of captions; often none."""
+
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,17})?(e[+-]?\d{1,2}|E[+-]\d{1,2})?", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)

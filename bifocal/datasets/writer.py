@@ -29,6 +29,7 @@ from bifocal.datasets.tables import (
     LABELS,
     LEAKAGE,
     METADATA_FILE,
+    NEGATIVES_FILE,
     PHRASES,
     REJECTED,
     write_metadata,
@@ -100,6 +101,10 @@ def write_dataset(
     )
     write_table(directory / "phrases.parquet", PHRASES, phrases)
     write_table(directory / "leakage.parquet", LEAKAGE, leaked)
+    known = {image.image_id for image in valid.images}
+    negatives = [entry for entry in corpus.negatives if entry.image_id in known]
+    if negatives:
+        write_table(directory / NEGATIVES_FILE, CAPTIONS, map(asdict, negatives))
     if corpus.labels:
         # A single image is a group of one.
         labels = (
@@ -126,6 +131,7 @@ def write_dataset(
             for split in SPLITS
         },
         "captions": len(valid.captions),
+        "negatives": len(negatives),
         "phrases": len(valid.phrases),
         "labels": len(valid.labels),
         **{f"rejected_{kind}s": kinds[kind] for kind in ("image", "caption", "phrase", "label")},

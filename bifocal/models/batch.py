@@ -65,6 +65,11 @@ class ImageCaptionPairs:
         self.features, self.text = features, text
         self._feature_rows = features.rows(self.image_ids)
         self._text_rows = text.rows(dataset.captions["caption_id"].to_numpy())
+        negatives = dataset.negatives
+        rows = text.rows(negatives["caption_id"].to_numpy(dtype=int)) if len(negatives) else []
+        self._negatives: dict[int, list[int]] = {}  # text rows by row of ``image_ids``
+        for image, row in zip(negatives["image_id"], rows, strict=True):
+            self._negatives.setdefault(row_of_image[image], []).append(int(row))
 
     def __len__(self) -> int:
         return len(self.image_of_caption)
@@ -77,14 +82,20 @@ class ImageCaptionPairs:
             raise ValueError(
                 f"a batch has {len(images)} images for {world_size} processes: raise batch_size"
             )
-        image_rows, caption_rows = (
-            rows.tensor_split(world_size)[rank].numpy() for rows in (images, captions)
+        matches = torch.arange(len(images)).unsqueeze(1) == column
+        text_rows = torch.from_numpy(self._text_rows[captions.numpy()])
+        wrong = [row for image in images.tolist() for row in self._negatives.get(image, ())]
+        if wrong:  # columns without a match: hard negatives of the images
+            text_rows = torch.cat([text_rows, torch.tensor(wrong)])
+            matches = torch.cat([matches, matches.new_zeros(len(images), len(wrong))], dim=1)
+        image_rows, text_rows = (
+            rows.tensor_split(world_size)[rank].numpy() for rows in (images, text_rows)
         )
         return Batch(
             image_ids=[self.image_ids[row] for row in images.tolist()],
             regions=self.features.gather(self._feature_rows[image_rows]),
-            text=self.text.gather(self._text_rows[caption_rows]),
-            matches=torch.arange(len(images)).unsqueeze(1) == column,
+            text=self.text.gather(text_rows),
+            matches=matches,
         )
 
     def caption_text(self, captions: Tensor) -> TextBatch:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params
 
-CORPUS = FromRegistry("bifocal.datasets.corpora", injected=("seed",), paths=("root",))
+CORPUS = FromRegistry("bifocal.datasets.corpora", injected=("seed",), paths=("root", "corrections"))
 
 
 class PrepareDatasetParams(Params):

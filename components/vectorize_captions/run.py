@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from bifocal.datasets import read_dataset
 from bifocal.registry import build
 from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
@@ -19,7 +21,7 @@ def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[s
     train = tables.split("train").captions
     documents = training_documents(vectorizer, train["image_id"].tolist(), train["text"].tolist())
     metrics = vectorizer.fit(documents, params.seed, text / "checkpoints")
-    captions = tables.captions
+    captions = pd.concat([tables.captions, tables.negatives])
     return metrics | write_text(
         text, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist()
     )

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "search": "Show the images that fit a sentence best.",
         "where": "Show where in an image a phrase is.",
         "serve": "Serve search, heatmaps and a page over HTTP.",
+        "correct": "Say what an image shows, or does not: the next training learns it.",
         "delete": "Delete images from the collection and the index of a run.",
         "evaluate": "Evaluate a trained model, and print its metrics.",
         "export": "Copy the ONNX model of a run to a folder.",

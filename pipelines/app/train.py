@@ -11,6 +11,7 @@ import click
 import pandas as pd
 
 from bifocal.datasets import Dataset, read_dataset
+from bifocal.datasets.corrections import FILE as CORRECTIONS
 from bifocal.datasets.splits import missing_splits
 from bifocal.search.collection.collection import Collection
 from pipelines.app.encoders import SMALL, encoder_folder
@@ -28,6 +29,7 @@ from pipelines.app.training.budget import fit_budget, parse_budget
 from pipelines.app.training.recipe import compose
 from pipelines.metrics import metrics_table
 from runtime.artifacts import artifact_hash, read_manifest
+from runtime.parameters import merge
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,6 +108,9 @@ def train_command(
     values, recipe, reasons = compose(
         directory, weights, recipes, settings, encoder, last_layers=budget is None
     )
+    if (folder / CORRECTIONS).is_file():
+        own = {"corpus": {"corrections": str((folder / CORRECTIONS).absolute())}}
+        values = merge(values, {"prepare_dataset": own}, parts=False)
     if not check_owner(folder, values, is_named=is_named):
         write_parameters(folder, values)  # a killed measurement of the budget has an owner
     shown = recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bifocal.datasets.corrections import FILE, HEADER
 from bifocal.datasets.remote_files import is_address
 from pipelines import policies
 from pipelines.app.inspect import check_count, findings_tables, inspected
@@ -134,7 +135,10 @@ def new(name: str, images: str, cluster: bool) -> None:
     local = not is_address(root) and not Path(root).is_absolute()
     own = {
         # Other machines read images from S3, or get copies of files that DVC tracks.
-        "prepare_dataset": {"corpus": {"root": root}, "copy_images": local},
+        "prepare_dataset": {
+            "corpus": {"root": root, **({} if cluster else {"corrections": f"{folder}/{FILE}"})},
+            "copy_images": local,
+        },
         "embed_collection": {"name": name},
         "register_model": {"model": name},
     }
@@ -146,7 +150,7 @@ def new(name: str, images: str, cluster: bool) -> None:
     if cluster:
         texts["cluster.yaml"] = _cluster(name, root)
     else:
-        texts["retention.yaml"] = RETENTION
+        texts |= {"retention.yaml": RETENTION, FILE: ",".join(HEADER) + "\n"}
     folder.mkdir(parents=True)
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.corrections import read_corrections
 from bifocal.datasets.formats.archives import remove_all_but
 from bifocal.datasets.formats.caption_table import ROLES
 from bifocal.datasets.formats.folder import list_folder
@@ -14,6 +15,8 @@ from bifocal.datasets.formats.user_files import (
     read_user_files,
 )
 from bifocal.datasets.splits import drawn_splits
+
+TEST = "test"
 
 
 class ImageFolder:
@@ -48,6 +51,8 @@ class ImageFolder:
             are listed as rejected on purpose.
         encoding: of a text table.
         seed: of the drawn splits.
+        corrections: file of people's corrections, which are further captions of images, and
+            sentences that do not describe them; never of images of the split test.
 
     Raises:
         ValueError: a fraction is negative, or nothing is left for train.
@@ -67,6 +72,7 @@ class ImageFolder:
         uncaptioned: bool = False,
         encoding: str = "utf-8",
         seed: int = 0,
+        corrections: Path | str | None = None,
     ) -> None:
         if min(val, test) < 0 or val + test >= 1:
             raise ValueError(
@@ -74,6 +80,7 @@ class ImageFolder:
                 "less than 1"
             )
         self.root, self.uncaptioned, self.seed = root, uncaptioned, seed
+        self.corrections = corrections
         self.fractions = {"val": val, "test": test}
         columns = {
             "image": image_column,
@@ -112,7 +119,13 @@ class ImageFolder:
     def _corpus(self, files: UserFiles) -> Corpus:
         folder, rows = files.folder, files.rows
         rejected = [*files.rejected, *rows.missing]
-        captioned = {image for image, _ in rows.captions}
+        corrected, broken = (
+            ({}, []) if self.corrections is None else read_corrections(Path(self.corrections))
+        )
+        rejected += broken
+        own = {image for image, _ in rows.captions}
+        right = {image for (image, _), fits in corrected.items() if fits}
+        captioned = own | (right & set(files.images))
         if not captioned:
             first = "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:3])
             problem = (
@@ -120,7 +133,9 @@ class ImageFolder:
             )
             raise ValueError(f"ImageFolder: no caption of {self.root} can be used. {problem}")
         given = {image: split for image, split in rows.splits.items() if image in captioned}
+        given |= dict.fromkeys(sorted(captioned - given.keys()))
         splits = drawn_splits(given, rows.groups, folder.root, self.fractions, self.seed)
+        splits = {image: split for image, split in splits.items() if image in own or split != TEST}
         images = [ImageEntry(image, image, split) for image, split in splits.items()]
         excluded = [entry for entry in rejected if entry.intentional]
         for image in files.images:
@@ -130,12 +145,25 @@ class ImageFolder:
                 else:
                     reason = "no caption; uncaptioned: true keeps it, to be searched"
                     excluded.append(RejectedEntry("image", image, reason, intentional=True))
+        captions, negatives = list(rows.captions), list[tuple[str, str]]()
+        for correction, fits in corrected.items():
+            split = splits.get(correction[0], TEST)
+            if split != TEST:
+                (captions if fits else negatives).append(correction)
+                continue
+            known = "of the split test, which measures" if correction[0] in splits else "not used"
+            reason = f"a correction of an image that is {known}"
+            excluded.append(
+                RejectedEntry("caption", ": ".join(correction), reason, intentional=True)
+            )
+        entries = [CaptionEntry(number, *each) for number, each in enumerate(captions + negatives)]
         return Corpus(
             folder.root,
             images,
-            [CaptionEntry(number, *each) for number, each in enumerate(rows.captions)],
+            entries[: len(captions)],
             phrases=rows.phrases,
             excluded=excluded,
             rejected=[entry for entry in rejected if not entry.intentional],
             metadata=rows.metadata,
+            negatives=entries[len(captions) :],
         )

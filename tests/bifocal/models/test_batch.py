@@ -1,15 +1,17 @@
 """Batches of image-caption pairs, and scores of a model on them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from bifocal.losses import HardestTripletLoss
+from bifocal.losses import HardestTripletLoss, InfoNCELoss
 from bifocal.models import build_model, load_model, save_model
 from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs, embed
+from bifocal.scores import Scores
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,24 @@ def test_scores_of_batch_equal_cosines_of_embeddings(
         scores = model(batch)
     torch.testing.assert_close(scores.cross, images[[2, 15, 35]] @ captions[rows].T)
     assert HardestTripletLoss()(scores, batch.matches).isfinite()
+
+
+def test_sentences_that_do_not_describe_an_image_are_columns_without_a_match(stores: Any) -> None:
+    tables, features, text = stores
+    wrong = tables.captions.iloc[[7, 9]].assign(image_id=["image 2", "image 30"])
+    pairs = ImageCaptionPairs(replace(tables, negatives=wrong), features, text)
+    rows = torch.tensor([4, 71, 5, 30])
+    batch, plain = pairs.batch(rows), ImageCaptionPairs(*stores).batch(rows)
+    assert torch.equal(batch.matches[:, :4], plain.matches)
+    assert batch.matches[:, 4:].tolist() == [[False]] * 3
+    assert torch.equal(batch.text.values[4], pairs.caption_text(torch.tensor([7])).values[0])
+    shares = [pairs.batch(rows, rank, 2) for rank in range(2)]
+    assert sum(len(share.text.lengths) for share in shares) == batch.matches.shape[1] == 5
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(3, 5, generator=generator, requires_grad=True)
+    InfoNCELoss()(Scores(scores), batch.matches).backward()
+    assert scores.grad is not None
+    assert (scores.grad[:, 4] > 0).all()  # the training lowers them
 
 
 def test_pairs_reject_images_without_captions(stores: Any) -> None:

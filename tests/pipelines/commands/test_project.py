@@ -68,6 +68,7 @@ def test_a_project_has_a_recipe_a_policy_and_schedules_that_fit_its_images(here:
     ]
     folder = Path("projects/toys")
     assert sorted(file.name for file in folder.iterdir()) == [
+        "corrections.csv",
         "promotion.yaml",
         "recipe.yaml",
         "retention.yaml",
@@ -75,7 +76,11 @@ def test_a_project_has_a_recipe_a_policy_and_schedules_that_fit_its_images(here:
     ]
     values = parameters.load(Path("params.yaml"), [folder / "recipe.yaml"])
     sections = parameters.validate(values, configurable_components().values())
-    assert values["prepare_dataset"]["corpus"] == {"name": "ImageFolder", "root": str(photos)}
+    assert values["prepare_dataset"]["corpus"] == {
+        "name": "ImageFolder",
+        "root": str(photos),
+        "corrections": "projects/toys/corrections.csv",
+    }
     assert values["register_model"]["model"] == "toys"
     (here / "dataset").mkdir()
     counts = prepare_dataset(sections["prepare_dataset"], dataset=here / "dataset")  # type: ignore[arg-type]
