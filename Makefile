@@ -121,9 +121,9 @@ leaderboard: setup
 # Times of Bifocal beside other packages, and their plot: docs/results.md; or one question: make peers ONLY=losses.
 PEERS := sorters recall losses training text start http folder orchestration index
 peers: setup $(VENV)/peers/ready
-	for name in $(or $(ONLY),$(PEERS)); do OMP_NUM_THREADS=1 $(VENV)/peers/bin/python -m benchmarks run peers.$$name || exit 1; done
-	python -m docs.make_pictures
-	python -m benchmarks render
+	for name in $(or $(ONLY),$(PEERS)); do \
+	  OMP_NUM_THREADS=1 $(VENV)/peers/bin/python -m benchmarks run peers.$$name || failed="$$failed $$name"; \
+	done; python -m docs.make_pictures && python -m benchmarks render && test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 # The peers on top of .venv, so that both sides have the same torch. Two are compiled here, which needs a C++ compiler.
 INSTALL_PEERS := uv pip install --quiet --no-deps --require-hashes --python $(VENV)/peers/bin/python --requirement requirements/peers.txt

@@ -3,22 +3,38 @@
 
 import json
 import os
+import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 from benchmarks.measures import measure_hash
 from bifocal.version import __version__
 
 ROOT = Path(__file__).parents[1]
+VECTORS = re.compile("(sse4|avx|amx|asimd|sve)")
 RESULTS = Path(__file__).with_name("results")
 
 
 def measured() -> str:
     """Return a sentence with the version and the day of a measurement that ends now."""
     return f"Measured with version {__version__} on {date.today().isoformat()}."
+
+
+@cache
+def processor() -> str:
+    """Return the name of the processor and its vector instructions, as Linux names them."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    facts = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    flags = facts.get("flags", facts.get("Features", "")).split()
+    vectors = sorted(flag for flag in flags if VECTORS.match(flag))
+    return f"{facts.get('model name', platform.machine())}: {' '.join(vectors)}"
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,7 @@ class Result:
         measure: hash of the metrics that gave the value, see ``benchmarks.measures``; "" if it was
             not recorded.
         version: of the package that was measured.
+        processor: its name and vector instructions, on which times and ratios depend.
     """
 
     name: str
@@ -44,6 +61,7 @@ class Result:
     date: str = ""
     measure: str = ""
     version: str = ""
+    processor: str = ""
 
     @property
     def verdict(self) -> str:
@@ -89,7 +107,16 @@ class Report:
         """Record a value and print it in one line, with its bar and verdict."""
         bar, today = at_most if at_most is not None else at_least, date.today().isoformat()
         result = Result(
-            name, value, unit, bar, at_most is not None, reference, today, self.measure, __version__
+            name,
+            value,
+            unit,
+            bar,
+            at_most is not None,
+            reference,
+            today,
+            self.measure,
+            __version__,
+            processor(),
         )
         self.results.append(result)
         line = f"{name:<58} {value:10.4g} {unit:<12} {reference}"

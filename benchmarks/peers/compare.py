@@ -9,7 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import RESULTS, Report, cpu_seconds, peak_kilobytes, read_results
+from benchmarks.common import (
+    RESULTS,
+    Report,
+    cpu_seconds,
+    peak_kilobytes,
+    processor,
+    read_results,
+)
 
 REPEATS, SECONDS = 15, 8.0
 """Pairs of calls, fewer if all take longer than this."""
@@ -82,9 +89,13 @@ def added_megabytes(function: Callable[[], object]) -> float:
 
 def write(report: Report, folder: Path = RESULTS) -> None:
     """Write the results; exit with an error if a ratio fell by more than ``FALL`` since the last
-    measurement."""
+    measurement on a processor of this kind."""
     file = folder / f"{report.benchmark}.json"
-    before = {result.name: result.value for result in read_results(file)} if file.is_file() else {}
+    before = {
+        result.name: result.value
+        for result in (read_results(file) if file.is_file() else [])
+        if result.processor == processor()
+    }
     report.write(folder)
     found = [(result.name, before.get(result.name, 0.0), result.value) for result in report.results]
     if fallen := [

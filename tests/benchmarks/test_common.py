@@ -56,7 +56,7 @@ def test_report_prints_results_and_keeps_those_of_a_previous_run(
     assert [result.name for result in read_results(tmp_path / "speed.x.json")] == ["c"]
 
 
-def test_a_ratio_that_fell_is_an_error(tmp_path: Path) -> None:
+def test_a_ratio_that_fell_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for value in (2.0, 1.7):  # a fall of less than a fifth
         report = Report("peers.x")
         report.add("ranks: torchsort", value, "times")
@@ -65,6 +65,10 @@ def test_a_ratio_that_fell_is_an_error(tmp_path: Path) -> None:
     report.add("ranks: torchsort", 1.3, "times")
     with pytest.raises(SystemExit, match=r"ranks: torchsort: 1\.70 to 1\.30"):
         write(report, tmp_path)
+    monkeypatch.setattr("benchmarks.peers.compare.processor", lambda: "another: avx2")
+    report = Report("peers.x")
+    report.add("ranks: torchsort", 0.5, "times")
+    write(report, tmp_path)  # the former ratio is of another processor
 
 
 def test_a_page_has_some_columns_and_rows_of_a_record() -> None:
