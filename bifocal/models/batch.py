@@ -65,10 +65,11 @@ class ImageCaptionPairs:
         self.features, self.text = features, text
         self._feature_rows = features.rows(self.image_ids)
         self._text_rows = text.rows(dataset.captions["caption_id"].to_numpy())
-        negatives = dataset.negatives
-        rows = text.rows(negatives["caption_id"].to_numpy(dtype=int)) if len(negatives) else []
         self._negatives: dict[int, list[int]] = {}  # text rows by row of ``image_ids``
-        for image, row in zip(negatives["image_id"], rows, strict=True):
+        wrong = dataset.negatives
+        for image, row in zip(
+            wrong["image_id"], text.rows(wrong["caption_id"].to_numpy(dtype=int)), strict=True
+        ):
             self._negatives.setdefault(row_of_image[image], []).append(int(row))
 
     def __len__(self) -> int:
@@ -88,13 +89,13 @@ class ImageCaptionPairs:
         if wrong:  # columns without a match: hard negatives of the images
             text_rows = torch.cat([text_rows, torch.tensor(wrong)])
             matches = torch.cat([matches, matches.new_zeros(len(images), len(wrong))], dim=1)
-        image_rows, text_rows = (
+        own_images, own_text = (
             rows.tensor_split(world_size)[rank].numpy() for rows in (images, text_rows)
         )
         return Batch(
             image_ids=[self.image_ids[row] for row in images.tolist()],
-            regions=self.features.gather(self._feature_rows[image_rows]),
-            text=self.text.gather(text_rows),
+            regions=self.features.gather(self._feature_rows[own_images]),
+            text=self.text.gather(own_text),
             matches=matches,
         )
 
