@@ -1,23 +1,28 @@
 """Languages of captions, guessed by langdetect."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from bifocal.draws import drawn_rows
 
 SAMPLE = 500
-"""Images whose captions are read together: a language is hardly recognized from five words."""
+WORDS = 5
+"""Words of an image's captions, from which on a language is recognized; signs of Chinese, Japanese
+and Korean are enough alone."""
+_SIGN = re.compile("[\u2e80-\U0003ffff]")
 
 
 def caption_languages(
     captions_by_image: Sequence[Sequence[str]], seed: int = 0
 ) -> dict[str, float]:
     """Return the share of images by caption language (ISO 639-1 or "unknown"), in at most
-    ``SAMPLE`` drawn images."""
+    ``SAMPLE`` drawn images; none if all captions are too short."""
     from langdetect import DetectorFactory, LangDetectException, detect  # an extra
 
     DetectorFactory.seed = 0
-    texts = [" ".join(captions) for captions in captions_by_image]
+    joined = (" ".join(captions) for captions in captions_by_image)
+    texts = [text for text in joined if len(text.split()) >= WORDS or _SIGN.search(text)]
     drawn = drawn_rows(texts, SAMPLE, seed)
     counts: Counter[str] = Counter()
     for row in drawn:

@@ -18,7 +18,11 @@ ORIENTATION, EXIF = 0x0112, 0x8769
 """EXIF tags: the orientation, and the table of photographs."""
 DATES = (0x9003, 0x9004, 0x0132)
 """EXIF tags of the times when a photograph was taken, digitized and changed."""
-DATE = re.compile(r"(\d{4})[-:/.](\d\d?)[-:/.](\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?))?)?")
+DATE = re.compile(
+    r"(\d{4})[-:/.](\d\d?)[-:/.](\d\d?)"
+    r"(?:[T :]+(?:(上午|下午) *)?(\d\d?)[:-](\d\d?)(?:[:-](\d\d?)(?:\.\d*)?)?(?: *([AaPp])\.?[Mm])?)?"
+)
+"""Day and time in the spellings of cameras, with the half of the day before or after it."""
 TURNS = dict(
     enumerate(
         (
@@ -210,14 +214,19 @@ def parse_date(value: Any) -> datetime | None:
     >>> parse_date("2013/7/12 24:00")
     datetime.datetime(2013, 7, 13, 0, 0)
     """
-    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     # Some cameras write a space in place of a zero.
     found = DATE.match(re.sub(r"([-:/.]) +(?=\d)", r"\1", text.strip("\0 ")))
     if found is None:
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups())
+    before, after = found[4], (found[8] or "").upper()
+    year, month, day, hour, minute, second = (int(found[n] or 0) for n in (1, 2, 3, 5, 6, 7))
+    if before or after:
+        hour = hour % 12 + 12 * (before == "下午" or after == "P")
     try:
-        return datetime(year, month, day, hour % 24, minute, second) + timedelta(days=hour == 24)
+        if hour > 24 or minute > 59 or second > 60:  # 24:00 and a leap second are moments
+            raise ValueError
+        return datetime(year, month, day) + timedelta(hours=hour, minutes=minute, seconds=second)
     except (ValueError, OverflowError):
         return None
 

@@ -21,6 +21,8 @@ from bifocal.datasets.formats.names import match_names
 from bifocal.datasets.formats.sidecars import CAPTION
 from bifocal.progress import log_line
 
+NO_GROUP = frozenset({"", "none", "nan", "na", "n/a", "null", "-"})
+"""Values of a column of groups that stand for none."""
 NO_IMAGE = "names no image of the folder"
 
 
@@ -84,7 +86,7 @@ class CaptionRows:
             self.captions += [(image, text) for text in texts]
             self.phrases += phrases
             group = row.get(group_column) if group_column else None
-            if group is not None and str(group).strip():
+            if str(group).strip().lower() not in NO_GROUP:
                 self.groups.setdefault(image, str(group))
             values = self.metadata.setdefault(image, {})
             for column in columns.others:

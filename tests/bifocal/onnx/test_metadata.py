@@ -242,6 +242,8 @@ def test_tiff_is_turned_once(mode: str, compression: str | None, turn: int) -> N
         ("    :  :     :  :  ", None),
         ("2015:02:30 08:09:10", None),
         ("1373648067", None),
+        ("2016:12:31 23:59:60", "2017-01-01"),
+        ("2013:07:12 \u4e0b\u5348 04:54:27".encode(), "2013-07-12T16:54:27"),
         ("9999:12:31 24:00:00", None),
         (7, None),
         (None, None),
@@ -249,6 +251,20 @@ def test_tiff_is_turned_once(mode: str, compression: str | None, turn: int) -> N
 )
 def test_dates_in_the_spellings_of_cameras(text: object, expected: str | None) -> None:
     assert parse_date(text) == (None if expected is None else datetime.fromisoformat(expected))
+
+
+@given(
+    moment=st.datetimes(datetime(1850, 1, 1), datetime(9998, 1, 1)),
+    form=st.sampled_from(
+        [
+            "{0:%Y:%m:%d %H:%M:%S}", "{0:%Y-%m-%dT%H:%M:%S}", "{0:%Y:%m:%d:%H:%M:%S}",
+            "{0.year:4}:{0.month:2}:{0.day:2} {0.hour:2}:{0.minute:2}:{0.second:2}",
+            "{0:%Y:%m:%d}  {0.hour:2}:{0:%M:%S}", "{0:%Y:%m:%d %I:%M:%S %p}", "{0:%Y/%m/%d %H-%M-%S}",
+        ]
+    ),
+)  # fmt: skip
+def test_a_time_comes_back_from_each_spelling(moment: datetime, form: str) -> None:
+    assert parse_date(form.format(moment)) == moment.replace(microsecond=0)
 
 
 @given(

@@ -1,6 +1,5 @@
 """No information about an image is not the information that it is gone."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from bifocal.search.collection.presence import MANY, with_former_values, with_un
 from bifocal.search.collection.sources import Source, files_source
 from bifocal.search.collection.writer import CollectionWriter, Item
 from tests.bifocal.datasets.corpora.image_folder.writers import picture
+from tests.bifocal.users import other_user
 
 NAMES = [f"{folder}{number}.jpg" for folder in ("", "a/", "a/b/", "c/") for number in range(6)]
 
@@ -34,19 +34,6 @@ def photos(names: list[str]) -> Iterator[Path]:
             (root / name).write_bytes(picture(1))
         root.parent.chmod(0o755)
         yield root
-
-
-@contextmanager
-def other_user() -> Iterator[None]:
-    """Act as a user whom modes of files concern."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 def collected(root: Path, source: Source) -> Collection:

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from bifocal.datasets.corpora import ImageFolder
+from bifocal.datasets.formats.user_files import Reading, read_user_files
 from bifocal.datasets.splits import draw_groups
 from tests.bifocal.datasets.corpora.image_folder.writers import (
     ROWS,
@@ -135,6 +136,14 @@ def test_groups_and_near_duplicates_stay_together(root: Path, tmp_path: Path) ->
         assert set(splits.values()) == {"train", "val", "test"}
     one, other = (ImageFolder(root, seed=seed).read(tmp_path).images for seed in (1, 2))
     assert [image.split for image in one] != [image.split for image in other]
+
+
+@pytest.mark.parametrize("empty", ["", "NA", " ", "null"])
+def test_images_without_a_group_are_not_one_group(root: Path, tmp_path: Path, empty: str) -> None:
+    lines = [f"{number}.jpg,text,{number if number < 2 else empty}" for number in range(10)]
+    (root / "captions.csv").write_text("\n".join(["image,caption,who", *lines]))
+    how = Reading(group_column="who", needs_captions=True)
+    assert read_user_files(root, tmp_path, how).rows.groups == {"0.jpg": "0", "1.jpg": "1"}
 
 
 def test_the_draw_does_not_depend_on_the_order() -> None:
