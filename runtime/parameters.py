@@ -6,10 +6,14 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, get_origin
+from typing import Any, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from bifocal import registry
 from runtime.spec import (
@@ -22,23 +26,11 @@ from runtime.spec import (
     nested_models,
 )
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has
-everywhere."""
 TAG = "tag:yaml.org,2002:"
-SCALARS = {
-    "bool": r"true|True|TRUE|false|False|FALSE",
-    "float": r"[-+]?[0-9][0-9_]*(\.[0-9_]*([eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)|[-+]?\.[0-9_]+([eE][-+][0-9]+)?"
-    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-    "int": r"[-+]?(0b[0-1_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)",
-    "merge": "<<",
-    "null": "~|null|Null|NULL|",
-}
-"""Plain scalars that are not text: YAML 1.2 as ruamel.yaml reads it, and so DVC. PyYAML alone reads
-YAML 1.1."""
-TAGS = {TAG + name for name in (*SCALARS, "str", "seq", "map")} - {TAG + "merge"}
+NUMBERS = re.compile(r"[-+]?\.?\d[\w.+-]*")
+"""Texts that YAML 1.2 may read as a number."""
 Values = Mapping[str, Any]
-MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES = 2**20, 100, 100_000
+MAX_CHARACTERS, MAX_VALUES = 2**18, 100_000
 ANY_TYPE = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 """Allow annotations that pydantic cannot validate, such as torch.optim's ``float | Tensor``."""
 
@@ -74,7 +66,7 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
             )
         try:
             value = nested = load_yaml(text)
-        except yaml.YAMLError as error:
+        except YAMLError as error:
             raise ParameterError(
                 f"--set {key}: {text!r} is not YAML: {error}; quote it: '\"text\"'"
             ) from error
@@ -133,7 +125,7 @@ def read_yaml(path: Path) -> Any:
     except UnicodeDecodeError as error:
         byte = f"the byte {error.object[error.start]:#x} at position {error.start}"
         raise ParameterError(f"{path} is not UTF-8 ({byte}): save it with this encoding") from error
-    except yaml.YAMLError as error:
+    except YAMLError as error:
         raise ParameterError(f"{path} is not YAML: {error}") from error
 
 
@@ -146,68 +138,51 @@ def _read_sections(path: Path) -> dict[str, Any]:
     return values
 
 
+class _Constructor(SafeConstructor):
+    """Values that JSON holds, as DVC reads them; a time is a text."""
+
+
+_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
+_Constructor.yaml_constructors = {
+    TAG + kind: SafeConstructor.yaml_constructors[TAG + kind] for kind in _KINDS
+} | {
+    None: SafeConstructor.construct_undefined,
+    TAG + "timestamp": SafeConstructor.construct_yaml_str,
+}
+
+
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML text: mappings, lists, texts, numbers, true, false and null.
+    """Return the value of a YAML 1.2 text: mappings, lists, texts, numbers, true, false and null.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, repeats a key, has another type, is above 1 MiB or
-            nested deeper than 100 levels, or its aliases stand for more than 100,000 values; the
-            message is one line.
+        YAMLError: the text is not YAML, repeats a key, has another type, is above 256 KiB, or its
+            aliases stand for more than 100,000 values; the message is one line.
     """
-    try:
-        return _load(text)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise yaml.YAMLError(f"{line}{error.problem or error.context}") from error
-    except (
-        yaml.reader.ReaderError,
-        ValueError,
-        KeyError,
-        IndexError,
-    ) as error:  # of one character, of '!!int x'
-        raise yaml.YAMLError(" ".join(str(error).split())) from error
-
-
-def _load(text: str) -> Any:
     if len(text) > MAX_CHARACTERS:
-        raise yaml.YAMLError(f"{len(text):,} characters, more than {MAX_CHARACTERS:,}")
-    depth = 0
-    for event in yaml.parse(text, LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
-            event, yaml.CollectionEndEvent
-        )
-        if depth >= MAX_DEPTH:
-            raise yaml.YAMLError(f"{_line(event)}: more than {MAX_DEPTH} levels")
-    loader = _Loader(text)
+        raise YAMLError(f"{len(text):,} characters, more than {MAX_CHARACTERS:,}")
+    reader = YAML(typ="safe", pure=True)
+    reader.Constructor = _Constructor
     try:
-        node = loader.get_single_node()
+        node = reader.compose(text)
         if node is None:
             return None
-        _check_node(loader, node, {})
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-class _Loader(LOADER):  # type: ignore[misc, valid-type]
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+        _count_values(node, {})
+        return reader.constructor.construct_document(node)
+    except MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        problem = " ".join(str(error.problem or error.context).split())
+        raise YAMLError(line + problem.replace('"', "'")) from error
+    except RecursionError as error:
+        raise YAMLError("the values are nested too deeply") from error
+    except (YAMLError, ValueError, KeyError, IndexError, TypeError) as error:  # of '!!int x'
+        raise YAMLError(" ".join(str(error).split())) from error
 
 
 class _Dumper(yaml.SafeDumper):
     """Quotes texts that either version of YAML would read as another type."""
 
 
-for _name, _pattern in SCALARS.items():
-    for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(TAG + _name, re.compile(f"^(?:{_pattern})$"), None)
-
-
-def _integer(loader: Any, node: yaml.ScalarNode) -> int:
-    digits = node.value.replace("_", "").lower()
-    return int(digits, 0 if digits.lstrip("+-")[:2] in ("0b", "0o", "0x") else 10)
-
-
-_Loader.add_constructor(TAG + "int", _integer)
+_Dumper.add_implicit_resolver(TAG + "float", NUMBERS, None)
 
 
 def dump_yaml(values: Any, **options: Any) -> str:
@@ -216,50 +191,25 @@ def dump_yaml(values: Any, **options: Any) -> str:
     return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False, **options))
 
 
-def _check_node(loader: Any, node: yaml.Node, sizes: dict[int, int]) -> int:
+def _count_values(node: Any, sizes: dict[int, int]) -> int:
     """Return the number of values of a node, also those that aliases stand for; ``sizes`` has those
-    of earlier nodes.
-
-    Raises:
-        yaml.YAMLError: there are too many, a key is repeated, or JSON does not have such a type, as
-            a set.
-    """
+    of earlier nodes, and 0 of a node that is being counted."""
     if id(node) in sizes:
         if not sizes[id(node)]:
-            raise yaml.YAMLError(f"{_line(node)}: the value contains itself")
+            raise YAMLError(f"line {node.start_mark.line + 1}: the value contains itself")
         return sizes[id(node)]
-    if node.tag not in TAGS:
-        raise yaml.YAMLError(
-            f"{_line(node)}: {node.tag.removeprefix(TAG)} is not a type of parameters"
+    sizes[id(node)] = 0
+    entries = [] if isinstance(node, ScalarNode) else node.value
+    if isinstance(node, MappingNode):
+        entries = [part for pair in entries for part in pair]
+    size = 1 + sum(_count_values(entry, sizes) for entry in entries)
+    if size > MAX_VALUES:
+        raise YAMLError(
+            f"line {node.start_mark.line + 1}: more than {MAX_VALUES:,} values, with those that "
+            "aliases stand for"
         )
-    sizes[id(node)], size, entries = 0, 1, list[yaml.Node]()
-    if isinstance(node, yaml.SequenceNode):
-        entries = node.value
-    elif isinstance(node, yaml.MappingNode):
-        lines: dict[Any, str] = {}
-        for key, value in node.value:
-            entries += [value] if key.tag == TAG + "merge" else [key, value]
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.YAMLError(f"{_line(key)}: a key is a {key.id}, expected a text")
-            if key.tag in TAGS:
-                name = loader.construct_object(key)
-                if name in lines:
-                    raise yaml.YAMLError(
-                        f"{_line(key)}: the key {name!r} is already on {lines[name]}; keep one"
-                    )
-                lines[name] = _line(key)
-    for entry in entries:
-        size += _check_node(loader, entry, sizes)
-        if size > MAX_VALUES:
-            raise yaml.YAMLError(
-                f"{_line(node)}: more than {MAX_VALUES:,} values, with those that aliases stand for"
-            )
     sizes[id(node)] = size
     return size
-
-
-def _line(part: yaml.Event | yaml.Node) -> str:
-    return f"line {part.start_mark.line + 1 if part.start_mark else 0}"
 
 
 def validate(

@@ -27,7 +27,6 @@ from kfp.pipeline_spec import pipeline_spec_pb2 as spec
 
 from pipelines.local.engine import Engine
 from pipelines.local.task import TaskRunner, TaskState
-from runtime.parameters import LOADER
 
 POLL_SECONDS = 0.1
 EXIT = spec.PipelineTaskSpec.TriggerPolicy.ALL_UPSTREAM_TASKS_COMPLETED
@@ -51,7 +50,7 @@ class LocalRun:
     run_id: str = field(default_factory=lambda: str(uuid4()))
 
     def __post_init__(self) -> None:
-        compiled, *platform = yaml.load_all(self.text, Loader=LOADER)
+        compiled, *platform = yaml.safe_load_all(self.text)
         self.pipeline = ParseDict(compiled, spec.PipelineSpec())
         self.stopped, self.active = Event(), list[str]()
         self.states: dict[str, TaskState] = {}

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from runtime.parameters import (
     ParameterError,
@@ -39,6 +40,7 @@ ROOT = Path(__file__).parents[2]
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join(10 * [f'*a{level - 1}'])}]\n" for level in range(1, 12)
 )
+MERGES = BOMB.replace("[*", "{<<: [*").replace("]\n", "]}\n").replace("[x, x", "{x: [x, x")
 
 
 class Step(StrictModel):
@@ -295,15 +297,14 @@ def test_setting_changes_one_entry_of_a_list(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (BOMB, "line 5: more than 100,000 values"),
-        ("[" * 200 + "]" * 200, "more than 100 levels"),
-        ("a:\n" + "\n".join(" " * level + "- " for level in range(150)), "more than 100 levels"),
-        ("x: " + "y" * 2**20, "1,048,579 characters, more than 1,048,576"),
-        ("[" + "0," * 200_000 + "]", "more than 100,000 values"),
+        (MERGES, "line 5: more than 100,000 values"),
+        ("[" * 5000 + "]" * 5000, "the values are nested too deeply"),
+        ("x: " + "y" * 2**18, "262,147 characters, more than 262,144"),
     ],
 )
 def test_a_text_above_a_limit_is_refused_at_once(text: str, message: str) -> None:
     start = time.monotonic()
-    with pytest.raises(yaml.YAMLError, match=message):
+    with pytest.raises(YAMLError, match=message):
         load_yaml(text)
     assert time.monotonic() - start < 10
 
@@ -348,7 +349,7 @@ def test_scalars_are_read_as_dvc_reads_them(text: str) -> None:
     try:
         expected = YAML(typ="safe").load(f"[ {text} ]")
     except Exception:
-        with pytest.raises(yaml.YAMLError):
+        with pytest.raises(YAMLError):
             load_yaml(f"[ {text} ]")
         return
     assert repr(load_yaml(f"[ {text} ]")) == repr(expected)
@@ -384,7 +385,7 @@ def test_a_text_has_a_value_that_json_holds_or_is_one_error_of_one_line(text: st
     problem, value = "", None
     try:
         value = load_yaml(text)
-    except yaml.YAMLError as error:
+    except YAMLError as error:
         problem = str(error)
     assert "\n" not in problem
     json.dumps(value)
@@ -395,12 +396,15 @@ def test_a_text_has_a_value_that_json_holds_or_is_one_error_of_one_line(text: st
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a: {x: 1}\nb: 2\na: {y: 1}\n", "line 3: the key 'a' is already on line 1; keep one"),
-        (b"a: {b: 1,\n  b: 1}", "line 2: the key 'b' is already on line 1"),
-        (b"a: [{b: 1, 'b': 2}]", "line 1: the key 'b' is already on line 1"),
+        (b"a: {x: 1}\nb: 2\na: {y: 1}\n", "line 3: found duplicate key 'a'"),
+        (b"a: {b: 1,\n  b: 1}", "line 2: found duplicate key 'b'"),
+        (b"a: [{b: 1, 'b': 2}]", "line 1: found duplicate key 'b'"),
         (b"name: caf\xe9\n", r"UTF-8 \(the byte 0xe9 at position 9\): save it with this encoding"),
         (b"\xff\xfea\x00", "UTF-8"),
-        (b"a: !!python/name:os x", "python/name:os is not a type of parameters"),
+        (
+            b"a: !!python/name:os x",
+            "line 1: could not determine a constructor for .*python/name:os",
+        ),
     ],
 )
 def test_a_file_that_is_not_read_names_itself_and_the_line(
