@@ -142,6 +142,12 @@ def raise_file_limit() -> int:
     help="File that keeps the ids of deleted items. A release needs none: the registry keeps them.",
 )
 @click.option(
+    "--corrections",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that keeps what people say about results, by the admin key: corrections.csv of a "
+    "project or run.",
+)
+@click.option(
     "--originals/--no-originals",
     default=None,
     help="Send image files as they are, with EXIF and GPS; by default only if --host is this "
@@ -180,6 +186,7 @@ def serve_command(
     decoders: int,
     rate: float,
     deletions: Path | None,
+    corrections: Path | None,
     originals: bool | None,
     log_format: str | None,
     log_queries: bool,
@@ -232,6 +239,7 @@ def serve_command(
         requests_per_second=rate,
         api_keys=keys,
         admin_key=admin,
+        corrections=corrections,
         origins=origins,
         hosts=hosts or (names if host in LOCAL or unguarded else ("*",)),
         addresses=unguarded and not hosts,

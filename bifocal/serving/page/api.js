@@ -49,6 +49,8 @@ const post = (path, body, signal) =>
 export const info = () => send("info").then((answer) => answer.json());
 export const item = (id) => send(`item?${new URLSearchParams({ id })}`).then((answer) => answer.json());
 export const browse = (page, signal) => post("browse", page, signal);
+export const correct = (item, text, right) =>
+  send("correction", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ item, text, right }) });
 export const explain = (id, text, signal) => post("explain", { id, text }, signal);
 
 export function search(query, file, signal) {

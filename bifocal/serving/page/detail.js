@@ -28,6 +28,8 @@ export async function showDetail(result, sentence, information) {
   byId("region").textContent = result.box ? t("region", center(result.box)) : "";
   picture.querySelector(".region")?.remove();
   if (result.box) picture.append(regionBox(result.box));
+  byId("correction").hidden = !information?.corrects;
+  byId("correct-text").value = sentence;
   byId("captions").replaceChildren(...result.captions.slice(1).map((caption) => element("li", caption)));
   showFacts(result);
   showPicture(result, signal);
@@ -119,7 +121,20 @@ async function copyImage() {
   await navigator.clipboard.write([new ClipboardItem({ "image/png": file })]);
 }
 
-export function listenToDetail() {
+export function listenToDetail(report) {
+  const correct = (right) => {
+    if (!byId("correction").reportValidity()) return;
+    service.correct(shown.id, byId("correct-text").value, right).then(() => tell("corrected"), (error) => {
+      if (error.status !== 401) return tell("failed");
+      dialog.close();
+      return report(error); // asks for the key
+    });
+  };
+  byId("correction").addEventListener("submit", (event) => {
+    event.preventDefault();
+    correct(true);
+  });
+  byId("wrong").addEventListener("click", () => correct(false));
   const act = (id, action, done) => byId(id).addEventListener("click", () => action().then(() => done && tell(done), () => tell("failed")));
   act("download", download);
   act("copy-image", copyImage, "copied_image");

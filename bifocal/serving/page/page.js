@@ -226,7 +226,7 @@ function listen() {
     else go({ item: "" });
   });
   addEventListener("popstate", refresh);
-  listenToDetail();
+  listenToDetail(report);
   listenToOptions(changeQuery, () => query);
   listenToInputs(useFile, () => information?.accepts_images, step);
 }

@@ -46,7 +46,7 @@ SECURITY = {
 CLIENT = "bifocal-client"
 """Header with a random text by which a client is known again; the page makes one for each tab."""
 MAX_CHARACTERS = 200
-METRICS = "/metrics"
+METRICS, CORRECTION = "/metrics", "/api/v1/correction"
 GUARDED = (API, METRICS, f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
 PROBES = ("/healthz", "/readyz", f"{INFERENCE}/health/live", f"{INFERENCE}/health/ready")
@@ -196,13 +196,15 @@ class Access:
                 "too many requests per second: try again",
                 {"retry-after": str(math.ceil(wait))},
             )
-        deletes = scope["method"] == "DELETE"
-        if key and not admin and not any(known) and (known or deletes):
+        deletes, corrects = scope["method"] == "DELETE", scope["path"] == CORRECTION
+        if key and not admin and not any(known) and (known or deletes or corrects):
             self._guesses.wait(address)
         if known and not admin and not any(known):
             raise HTTPException(
                 401, "send a key as 'Authorization: Bearer KEY'", {"www-authenticate": "Bearer"}
             )
+        if corrects and not admin:
+            raise HTTPException(401, "correcting needs the admin key of the service")
         if deletes and not admin:
             raise HTTPException(403, "deleting needs the admin key of the service")
         return client

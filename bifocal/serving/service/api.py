@@ -21,6 +21,7 @@ from bifocal.serving.service.schema import (
     BrowseRequest,
     Click,
     ComparisonState,
+    Correction,
     ExplainRequest,
     Explanation,
     Information,
@@ -187,6 +188,11 @@ def api_router(handlers: Handlers) -> APIRouter:
     async def click(body: Click) -> None:
         """Note which result of an answer the client chose; it counts once for each answer."""
         handlers.choose(body.answer, body.item)
+
+    @router.post("/correction", status_code=204)
+    async def correct(body: Correction) -> None:
+        """Keep that a text describes an item, or does not; needs the admin key."""
+        await handlers.correct(body.item, body.text, right=body.right)
 
     @router.get("/comparison")
     async def comparison() -> ComparisonState:

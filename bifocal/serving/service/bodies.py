@@ -18,7 +18,8 @@ Receive = Callable[[], Awaitable[Message]]
 
 API, UPLOADS, INFERENCE = "/api/v1/", "/api/v1/search/image", "/v2"
 BODIES = re.compile(
-    rf"{API}(search|search/image|browse|explain|click)|{INFERENCE}/models/[^/]+(/versions/[^/]+)?/infer"
+    rf"{API}(search|search/image|browse|explain|click|correction)"
+    rf"|{INFERENCE}/models/[^/]+(/versions/[^/]+)?/infer"
 )
 """Paths whose POST has a body."""
 SMALL = 65_536

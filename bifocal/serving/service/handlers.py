@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from starlette.exceptions import HTTPException
 
+from bifocal.datasets.corrections import add_correction
 from bifocal.onnx.image_limits import MAX_BYTES
 from bifocal.onnx.images import UPLOADS
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
@@ -250,6 +251,7 @@ class Handlers:
             explains=model.pointer is not None,
             originals=settings.originals,
             deletes=settings.admin_key is not None,
+            corrects=settings.admin_key is not None and settings.corrections is not None,
             modes=model.search.modes,
             columns=summary.columns,
             examples=[
@@ -314,6 +316,20 @@ class Handlers:
             raise HTTPException(503, f"deletions cannot be written: {error.strerror}") from error
         self.thumbnails.drop(item_id)
         self.metrics.items.set(len(self.loaded().model.index))
+
+    async def correct(self, item_id: str, text: str, *, right: bool) -> None:
+        """Keep what a person says about an item, for the next training."""
+        if self.settings.corrections is None:
+            raise HTTPException(403, "this service keeps no corrections: see --corrections")
+        self._row(item_id)
+        try:
+            await asyncio.to_thread(
+                add_correction, self.settings.corrections, item_id, text, right=right
+            )
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+        except OSError as error:
+            raise HTTPException(503, f"corrections cannot be written: {error.strerror}") from error
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a function that computes, in a thread; a ``ValueError`` becomes

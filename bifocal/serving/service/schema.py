@@ -91,6 +91,20 @@ class Click:
 
 
 @dataclass(kw_only=True)
+class Correction:
+    """What a person says about a result.
+
+    Attributes:
+        right: whether the text describes the item.
+    """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    item: Sentence
+    text: Annotated[Sentence, MaxLen(500)]
+    right: bool
+
+
+@dataclass(kw_only=True)
 class ItemDetails(ItemFacts):
     """An item with the size of its image file in bytes; null without a file."""
 
@@ -199,6 +213,7 @@ class Information:
     explains: bool
     originals: bool
     deletes: bool
+    corrects: bool
     modes: list[Mode]
     columns: list[Column]
     examples: list[str]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bifocal.onnx.limits import Limits
 
@@ -33,7 +34,8 @@ class Settings:
         20.0  # in which the body of a request arrives, and a part of an answer is taken
     )
     api_keys: frozenset[str] = frozenset()  # empty if the service needs no key
-    admin_key: str | None = None  # may delete items; None if nobody may
+    admin_key: str | None = None  # may delete and correct items; None if nobody may
+    corrections: Path | None = None  # file of what people say about results; None keeps none
     origins: tuple[str, ...] = ()  # web origins whose pages may call the service
     hosts: tuple[str, ...] = ("*",)  # accepted values of the header Host without the port
     addresses: bool = (

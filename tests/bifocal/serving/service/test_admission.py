@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from starlette.responses import Response
 from starlette.testclient import TestClient
 
+from bifocal.datasets.corrections import read_corrections
 from bifocal.onnx.limits import Limits
 from bifocal.serving.service.admission import Admission, RateLimit, network_of
 from bifocal.serving.service.models import RunSource
@@ -126,6 +127,24 @@ def test_only_the_admin_key_deletes(guarded: TestClient) -> None:
     assert guarded.delete(address, headers={"authorization": "Bearer blue"}).status_code == 403
     assert guarded.delete(address, headers={"authorization": "Bearer red"}).status_code == 204
     assert guarded.get(address, headers={"authorization": "Bearer red"}).status_code == 404
+
+
+def test_corrections_need_the_admin_key_and_a_file(source: LoadedSource, tmp_path: Path) -> None:
+    address, file = "/api/v1/correction", tmp_path / "corrections.csv"
+    body = {"item": "test-00005", "text": "a  carrot", "right": False}
+    red, blue = ({"authorization": f"Bearer {key}"} for key in ("red", "blue"))
+    keys = {"api_keys": frozenset(["blue"]), "admin_key": "red"}
+    with client(source, **keys, corrections=file) as opened:
+        assert opened.get("/api/v1/info", headers=blue).json()["corrects"]
+        for headers, status in (({}, 401), (blue, 401), (red, 204)):
+            assert opened.post(address, json=body, headers=headers).status_code == status
+        for change, status in (({"item": "no"}, 404), ({"text": " "}, 400), ({"when": 1}, 400)):
+            answer = opened.post(address, json=body | change, headers=red)
+            assert answer.status_code == status
+    assert read_corrections(file) == ({("test-00005", "a carrot"): False}, [])
+    with client(source, **keys) as opened:
+        assert opened.post(address, json=body, headers=red).status_code == 403
+        assert not opened.get("/api/v1/info", headers=blue).json()["corrects"]
 
 
 def test_original_files_are_sent_only_if_the_settings_say_so(guarded: TestClient) -> None:

@@ -162,6 +162,7 @@ def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
         "original",
         "thumbnail",
         "click",
+        "correction",
         "comparison",
     }
     models = [f"/models/{{model}}{version}" for version in ("", "/versions/{version}")]

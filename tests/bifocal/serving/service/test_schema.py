@@ -33,6 +33,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "/api/v1/browse": {"where": {"parity": "odd"}, "k": 3, "offset": 1},
     "/api/v1/click": {"answer": "x", "item": "test-00003"},
+    "/api/v1/correction": {"item": "test-00003", "text": "a star", "right": True},
     "/api/v1/explain": {"id": "test-00003", "text": "a red star"},
     "/v2/models/{model}/infer": INFERENCE,
     "/v2/models/{model}/versions/{version}/infer": INFERENCE,
@@ -53,8 +54,10 @@ PARAMETERS = {
 
 
 @pytest.fixture(scope="module")
-def client(run_folder: Path) -> Iterator[TestClient]:
-    app = create_app(RunSource(run_folder), Settings(admin_key="red", originals=True))
+def client(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    corrections = tmp_path_factory.mktemp("corrections") / "corrections.csv"
+    settings = Settings(admin_key="red", originals=True, corrections=corrections)
+    app = create_app(RunSource(run_folder), settings)
     with TestClient(app, base_url="http://localhost", headers=ADMIN) as opened:
         yield opened
 
