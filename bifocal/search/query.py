@@ -103,6 +103,7 @@ class SearchHit(ItemFacts):
             and regions.
         relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the
             calibration; else "maybe"; null without a probability.
+        copies: ids of items with the same file, which are no results of their own.
         box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other
             modes.
     """
@@ -111,6 +112,7 @@ class SearchHit(ItemFacts):
     probability: float | None
     relevance: Relevance | None
     box: Box | None = None
+    copies: list[str] = field(default_factory=list)
     row: int = field(init=False, repr=False, compare=False)
     path: Path | None = field(init=False, repr=False, compare=False)
     explanation: Any = field(init=False, repr=False, compare=False)

@@ -101,6 +101,7 @@ def search_command(
                 "captions": hit.captions,
                 "probability": hit.probability,
                 "relevance": hit.relevance,
+                "copies": hit.copies,
             }
             for hit in hits
         ]
@@ -111,6 +112,7 @@ def search_command(
     shown, moved = [], []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
+        caption += f"  + {len(hit.copies)} copies" if hit.copies else ""
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
         if not as_json:
             click.echo(

@@ -109,7 +109,8 @@ function card(item, side) {
   const caption = element("span", name, "caption");
   caption.ariaHidden = "true"; // the text of the image
   content.append(image, caption);
-  if (sure && item.relevance === "maybe") content.append(element("span", t("maybe"), "maybe"));
+  const notes = [sure && item.relevance === "maybe" && t("maybe"), item.copies?.length && t("copies", { count: item.copies.length })].filter(Boolean);
+  if (notes.length) content.append(element("span", notes.join(", "), "maybe"));
   const cut = item.width && item.height ? item.width / item.height / shape(item) : 1;
   if (item.box) content.append(regionBox(item.box, [Math.min(1, 1 / cut), Math.min(1, cut)]));
   const stopped = new AbortController();

@@ -1,8 +1,11 @@
 """Queries by text and by image, with a real model and a real vectorizer."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.models.batch import ImageCaptionPairs, embed
@@ -64,3 +67,28 @@ def test_image_search_excludes_the_query_and_adds_words(search: Search) -> None:
 def test_explain_adds_an_explanation_to_each_result(search: Search) -> None:
     hits = search("the sea", k=2, explain=lambda item_id, query: (item_id, query.shape))
     assert [hit.explanation for hit in hits] == [(hit.id, (6,)) for hit in hits]
+
+
+@given(
+    st.lists(st.sampled_from(["", "0" * 64, "a", "b", "c", "d"]), min_size=1, max_size=30),
+    st.integers(1, 4),
+    st.integers(0, 5),
+    st.integers(0, 99),
+)
+def test_copies_of_a_file_are_one_result(files: list[str], k: int, offset: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    vectors = {file: random.standard_normal(4) for file in files}
+    known = ["a", "b", "c", "d"]
+    own = [vectors[file] if file in known else random.standard_normal(4) for file in files]
+    unit = (np.array(own) / np.linalg.norm(own, axis=1, keepdims=True)).astype(np.float16)
+    ids = [f"i{row}" for row in range(len(files))]
+    search = Search(SearchIndex(pa.table({"item_id": ids, "sha256": files}), unit))
+    query = random.standard_normal(4).astype(np.float32)
+    order = [hit.id for hit in search.batch(query[None], len(ids))[0]]
+    expected: dict[str, list[str]] = {}
+    for item_id in order:
+        file = files[ids.index(item_id)]
+        expected.setdefault(file if file in known else item_id, []).append(item_id)
+    results = search(vector=query, k=k, offset=offset)
+    assert [[hit.id, *hit.copies] for hit in results] == [*expected.values()][offset : offset + k]
+    assert results.more == (len(expected) > offset + k)
