@@ -45,7 +45,7 @@ def check_packages() -> None:
     """Exit with an error if pyspark or Java is missing; the error has the command that installs
     it."""
     if find_spec("pyspark") is None:
-        sys.exit("error: speed.batch needs pyspark: pip install 'bifocal-vse[spark]'")
+        sys.exit("error: speed.batch needs pyspark: pip install '.[spark]'")
     if shutil.which("java") is None:
         sys.exit(
             "error: speed.batch needs Java 17 or newer: apt-get install openjdk-17-jre-headless"

@@ -37,8 +37,8 @@ def conflicting_distribution() -> str | None:
         return None
     return (
         f"the distribution 'bifocal' {version} is installed. It is not 'bifocal-vse', and both "
-        "write the package 'bifocal': run 'pip uninstall bifocal bifocal-vse', then install "
-        "'bifocal-vse' again"
+        "write the package 'bifocal': run 'pip uninstall bifocal bifocal-vse', then install this "
+        "package again from its clone or wheel"
     )
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -40,24 +40,25 @@ class ParameterError(ValueError):
     was expected."""
 
 
+class Layer(NamedTuple):
+    """Values that overlay others: of a recipe, or of one setting."""
+
+    values: Values
+    keep: bool  # a part that is only named keeps its arguments
+    where: str  # of the setting, for messages
+
+
 def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the values of ``path``, overlaid by ``recipes`` and ``settings`` (``a.b.0.c=3``), key
     by key; lists replace lists. A named part replaces a part with its arguments, a setting of only
     a name keeps them.
     """
-    values = _read_sections(path)
-    for recipe in recipes:
-        values = overlay(values, recipe)
-    return with_settings(values, settings)
+    return overlay(_read_sections(path), layers(recipes, settings))
 
 
-def overlay(values: Mapping[str, Any], recipe: Path) -> dict[str, Any]:
-    """Return ``values`` overlaid by a recipe."""
-    return _merge(values, _read_sections(recipe), sections=True)
-
-
-def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Return ``values`` with single values set, see ``load``."""
+def layers(recipes: Sequence[Path], settings: Sequence[str]) -> list[Layer]:
+    """Read recipes and settings, see ``load``."""
+    found = [Layer(_read_sections(recipe), False, "") for recipe in recipes]
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
@@ -72,9 +73,20 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
             ) from error
         for name in reversed(key.split(".")):
             nested = {name: nested}
-        values = _merge(
-            values, nested, keep=not isinstance(value, Mapping), sections=True, where="--set " + key
-        )
+        found.append(Layer(nested, not isinstance(value, Mapping), "--set " + key))
+    return found
+
+
+def stated(layers: Sequence[Layer], section: str) -> list[Values]:
+    """Return what each layer states of a section."""
+    found = (layer.values.get(section) for layer in layers)
+    return [values for values in found if isinstance(values, Mapping)]
+
+
+def overlay(values: dict[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:
+    """Return values overlaid by layers, one after the other."""
+    for layer in layers:
+        values = _merge(values, layer.values, keep=layer.keep, sections=True, where=layer.where)
     return values
 
 

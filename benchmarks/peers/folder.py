@@ -20,8 +20,8 @@ from PIL import Image
 from benchmarks.common import Report
 from benchmarks.peers.compare import compare, write
 from benchmarks.peers.start import children_seconds
+from bifocal.backbones.networks import small_networks
 from pipelines.app.demo import unpack
-from pipelines.app.training.packages import BACKBONE, packaged_networks
 
 IMAGES, SIZE = 200, (500, 375)
 LOOP = """
@@ -43,8 +43,7 @@ torch.save(torch.cat(features), "features.pt")
 
 def main() -> None:
     """Compare the commands."""
-    networks = packaged_networks()
-    assert networks is not None, "pip install '.[small]'"
+    networks = small_networks(offline=True)
     report, number = Report("peers.folder"), count()
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -76,8 +75,8 @@ def main() -> None:
             sys.executable,
             "-c",
             LOOP,
-            BACKBONE,
-            str(networks / f"{BACKBONE}.safetensors"),
+            "tf_efficientnet_lite2",
+            str(networks.backbone),
             "photos",
         ]
         work = f"a folder of {IMAGES} images"

@@ -12,12 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.common import Report
 from benchmarks.peers.compare import compare, write
-from pipelines.app.training.packages import SENTENCES, packaged_networks
+from bifocal.backbones.networks import small_networks
 
 SCRIPT = (
     "from sentence_transformers import SentenceTransformer; SentenceTransformer(%r, "
@@ -35,9 +34,7 @@ def children_seconds(function: Callable[[], object]) -> float:
 
 def main() -> None:
     """Compare the commands."""
-    networks = packaged_networks()
-    assert networks is not None, "pip install '.[small]'"
-    report = Report("peers.start")
+    networks, report = small_networks(offline=True), Report("peers.start")
     with TemporaryDirectory() as folder:
         run = partial(
             subprocess.run,
@@ -50,7 +47,7 @@ def main() -> None:
         run([*bifocal, "demo"])
         run([*bifocal, "index", "bifocal-demo/images", "--encoder", "small", "--folder", "index"])
         ours = partial(run, [*bifocal, "search", "a dog", "--run", "index"])
-        theirs = partial(run, [sys.executable, "-c", SCRIPT % str(Path(networks / SENTENCES))])
+        theirs = partial(run, [sys.executable, "-c", SCRIPT % str(networks.sentences)])
         compare(
             report,
             "a sentence from the shell",

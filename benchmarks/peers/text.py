@@ -20,10 +20,10 @@ from snowballstemmer import stemmer
 from benchmarks.common import Report
 from benchmarks.peers.compare import compare, write
 from benchmarks.speed.text import captions
+from bifocal.backbones.networks import small_networks
 from bifocal.onnx.encoders import Embedder
 from bifocal.text.vectorizers import TFIDF, SentenceVectors
 from pipelines.app.encoders import encoder_folder
-from pipelines.app.training.packages import SENTENCES, packaged_networks
 
 TEXTS, COUNT, SENTENCES_AT_ONCE = 20_000, 256, 32
 
@@ -51,11 +51,10 @@ def compare_bags(report: Report) -> None:
 
 def compare_sentences(report: Report) -> None:
     """Compare the network in torch, and the served encoder."""
-    folder, texts = packaged_networks(), captions(COUNT)
-    assert folder is not None, "pip install '.[small]'"
-    vectorizer = SentenceVectors(path=folder / SENTENCES, batch_size=SENTENCES_AT_ONCE)
+    folder, texts = small_networks(offline=True).sentences, captions(COUNT)
+    vectorizer = SentenceVectors(path=folder, batch_size=SENTENCES_AT_ONCE)
     vectorizer.fit(texts, seed=0)
-    peer = SentenceTransformer(str(folder / SENTENCES), device="cpu")
+    peer = SentenceTransformer(str(folder), device="cpu")
     embedder = Embedder(encoder_folder("small", None), threads=1)
 
     def theirs(size: int) -> Any:

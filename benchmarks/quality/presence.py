@@ -29,13 +29,14 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.common import Report, cpu_seconds
 from benchmarks.pointing_data import Photographs, read_photographs
 from benchmarks.quality.pointing import CHOSEN, SEED, add_hits
+from bifocal.backbones.networks import named_networks
+from bifocal.export.class_sentences import small_encoders
 from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.heatmaps import SIDE, peak
-from bifocal.onnx.pointing import ACCURATE, PointingHead
+from bifocal.onnx.pointing import ACCURATE, FOLDER, PointingHead
 from bifocal.onnx.pointing.head import presence_score, probability
 from bifocal.onnx.sessions import run_graph
-from pipelines.app.training.networks import pointer_of_weights
 
 BACKBONE = "tf_efficientnet_lite2_imagenet.safetensors"
 EDGES = (0.0, 0.2, 0.3, 0.4, 0.6, 0.8, 1.01)
@@ -209,6 +210,13 @@ def presence(photographs: Photographs, names: list[str]) -> NDArray[np.bool_]:
     return present
 
 
+def pointing_head(weights: Path) -> PointingHead:
+    """Return the pointing head of a file or a folder of weights."""
+    networks = named_networks(weights)
+    assert networks is not None  # the path is given
+    return PointingHead(small_encoders(networks) / FOLDER)
+
+
 def main() -> None:
     """Export, point, and report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -221,7 +229,7 @@ def main() -> None:
     )
     parser.add_argument("--default", action="store_true", help="point only by the default")
     options = parser.parse_args()
-    report, head = Report("quality.presence"), pointer_of_weights(options.data / "weights")
+    report, head = Report("quality.presence"), pointing_head(options.data / "weights")
     if not options.default:
         add_kinds(report, head, options.data / "flickr8k")
     if options.kinds:
@@ -238,7 +246,7 @@ def main() -> None:
     if options.default:
         report.write()
         return
-    words = pointer_of_weights(options.data / "weights" / BACKBONE)
+    words = pointing_head(options.data / "weights" / BACKBONE)
     report.add("phrases", len(photographs.boxes))
     add_times(report, "640 pixels", head, photographs.files)
     add_presence(report, "640 pixels, the default", known, present, 0.86)

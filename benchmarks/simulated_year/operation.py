@@ -11,8 +11,7 @@ from components.catalog import final_component
 from components.cluster.promote import PromotionDecision, promote
 from pipelines.app.run_folder import ARTIFACTS, shipped_file
 from pipelines.app.stages import run_stages, stages_of_run
-from pipelines.app.training.networks import demo_section
-from pipelines.app.training.recipe import fit_pointing
+from pipelines.app.training.recipe import demo_section, fit_head
 from pipelines.policies import load_promotion, load_thresholds
 from runtime import parameters
 from runtime.artifacts import artifact_hash
@@ -91,7 +90,7 @@ def train(folder: Path, images: Path, table: Path, settings: Mapping[str, Any]) 
         "extract_features": demo_section(),
         "embed_collection": {"source": str(images)},
     }
-    values = fit_pointing(parameters.merge(parameters.merge(values, overlay), settings), None)
+    values, _ = fit_head(parameters.merge(parameters.merge(values, overlay), settings), values)
     run_stages(folder, values, [stage for stage in stages_of_run() if stage.name not in SEARCH])
     register = final_component(values["pipeline"])
     registered = run_stage(

@@ -3,7 +3,7 @@
     python -m benchmarks run speed.batch [--run RUN] [--sentences 40000] [--images 3000] [--passes
     3]
 
-Needs Java 17 and pyspark: ``pip install 'bifocal-vse[spark]'``. ``--run`` is a folder of
+Needs Java 17 and pyspark: ``pip install '.[spark]'``. ``--run`` is a folder of
 ``bifocal train`` or of ``make repro`` with a collection; the default is the folder of
 ``bifocal demo``. Its model is registered in an MLflow store of its own. A local Spark with one core
 and one task at a time reads a Parquet table of captions, and one of image files, of the collection,

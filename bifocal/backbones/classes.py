@@ -4,12 +4,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Tensor
-from torch.nn.functional import normalize
+from safetensors.numpy import save_file
+
+from bifocal.onnx.pointing.similarity import unit
+
+Array = NDArray[Any]
+IMAGENET = Path(__file__).with_name("imagenet.txt")
+"""Synonyms and WordNet's definition of each class, in the order of timm's classifiers."""
 
 WEIGHT = "weight"
 PEOPLE = ("person", "man", "woman", "child")
@@ -82,17 +88,17 @@ class Classes:
 
     names: Sequence[Sequence[str]]
     definitions: Sequence[str]
-    weight: Tensor | None = None
+    weight: ArrayLike | None = None
     shown_with: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counts = {
             len(self.names),
             len(self.definitions),
-            *([] if self.weight is None else [len(self.weight)]),
+            *([] if self.weight is None else [len(np.asarray(self.weight))]),
         }
         if len(counts) != 1 or not all(self.names):
-            rows = "no rows" if self.weight is None else f"{len(self.weight)} rows"
+            rows = "no rows" if self.weight is None else f"{len(np.asarray(self.weight))} rows"
             raise ValueError(
                 f"{len(self.names)} names, {len(self.definitions)} definitions and {rows} of a "
                 "classifier: expected the same number of each, and at least one synonym in "
@@ -106,26 +112,21 @@ def imagenet_classes() -> Classes:
 
     Clothes are shown with people.
     """
-    from timm.data import ImageNetInfo  # imported here: it takes seconds
-
-    info = ImageNetInfo()
-    numbers = range(info.num_classes())
-    names = [info.index_to_description(number).split(", ") for number in numbers]
-    definitions = [info.index_to_description(number, detailed=True) for number in numbers]
-    return Classes(
-        names, definitions, shown_with={k: PEOPLE for k in numbers if WORN.intersection(names[k])}
-    )
+    definitions = IMAGENET.read_text(encoding="utf-8").splitlines()
+    names = [definition.partition(": ")[0].split(", ") for definition in definitions]
+    shown_with = {k: PEOPLE for k, synonyms in enumerate(names) if WORN.intersection(synonyms)}
+    return Classes(names, definitions, shown_with=shown_with)
 
 
-def class_vectors(synonyms: Tensor, classes: Tensor, definitions: Tensor) -> Tensor:
+def class_vectors(synonyms: Array, classes: Array, definitions: Array) -> Array:
     """Return the vectors (K, d) of K classes: normalized sums of their synonyms (S, d) and
     definitions (K, d).
 
-    ``classes`` (S,) int64 is the number of each synonym's class. Each part is normalized before the
-    sum.
+    ``classes`` (S,) is the number of each synonym's class. Each part is normalized before the sum.
     """
-    names = torch.zeros_like(definitions).index_add_(0, classes, normalize(synonyms, dim=1))
-    return normalize(normalize(names, dim=1) + normalize(definitions, dim=1), dim=1)
+    names = np.zeros_like(definitions)
+    np.add.at(names, classes, unit(synonyms))
+    return unit(unit(names) + unit(definitions))
 
 
 def write_classes(file: Path, classes: Classes) -> None:
@@ -139,7 +140,7 @@ def write_classes(file: Path, classes: Classes) -> None:
         "shown_with": classes.shown_with,
     }
     save_file(
-        {WEIGHT: classes.weight.contiguous()},
+        {WEIGHT: np.ascontiguousarray(classes.weight)},
         file,
         {name: json.dumps(t) for name, t in texts.items()},
     )
@@ -147,7 +148,7 @@ def write_classes(file: Path, classes: Classes) -> None:
 
 def read_classes(file: Path) -> Classes:
     """Read a file of ``write_classes``."""
-    with safe_open(file, framework="pt") as opened:
+    with safe_open(file, framework="np") as opened:
         texts = opened.metadata() or {}
         missing = [name for name in ("names", "definitions") if name not in texts]
         if missing or WEIGHT not in opened.keys():  # noqa: SIM118
@@ -160,4 +161,6 @@ def read_classes(file: Path) -> Classes:
             int(number): words
             for number, words in json.loads(texts.get("shown_with", "{}")).items()
         }
-        return Classes(names, definitions, opened.get_tensor(WEIGHT).float(), shown_with)
+        return Classes(
+            names, definitions, np.asarray(opened.get_tensor(WEIGHT), np.float32), shown_with
+        )

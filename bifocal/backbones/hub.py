@@ -11,6 +11,7 @@ from threading import Thread
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from bifocal.backbones import packages
 from bifocal.durable import check_own
 from bifocal.durable.cached import cache_folder
 
@@ -21,8 +22,8 @@ LOOK_SECONDS = 2.0
 def download(
     repository: str, files: Sequence[str], excluded: Sequence[str] = (), *, offline: bool = False
 ) -> Path:
-    """Return a folder with a repository's files, from the cache of the hub's library or by a
-    download.
+    """Return a folder with a repository's files: of a package, of the cache of the hub's library,
+    or by a download.
 
     The library shows a bar, and goes on with an interrupted download. The checksums of a download
     are compared with the hub's; then a mark in the user's cache says so, and the next call needs no
@@ -37,6 +38,8 @@ def download(
     Raises:
         FileNotFoundError: the hub cannot be reached, has no such repository, or a checksum differs.
     """
+    if (packaged := packages.packaged_folder(repository)) is not None:
+        return packaged
     from huggingface_hub import HfApi, constants, snapshot_download
 
     key = f"{constants.ENDPOINT} {repository} {sorted(files)} {sorted(excluded)}"

@@ -12,12 +12,12 @@ from torch import Tensor
 from bifocal.backbones.base import DescribedBackbone, normalize_pixels, to_pixels
 from bifocal.backbones.hub import file_address
 from bifocal.onnx.pixels import resize_image, resize_shorter
+from bifocal.version import install
 
 Output = Literal["projection", "tokens"]
 PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
 RESIZE = {"shortest": "crop", "squash": "square"}
 """How images are resized, by open_clip's name."""
-INSTALL = "open_clip is not installed: pip install 'bifocal-vse[clip]'"
 
 
 class OpenClipBackbone(DescribedBackbone):
@@ -143,5 +143,5 @@ def open_clip_library() -> Any:
     try:
         import open_clip  # an extra; and it takes seconds
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(INSTALL) from error
+        raise ModuleNotFoundError(f"open_clip is not installed: {install('clip')}") from error
     return open_clip

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from bifocal.backbones import packages
 from bifocal.backbones.base import Backbone
 
 WEIGHTS_FILE = "weights.safetensors"
@@ -31,7 +32,11 @@ def load_weights_file(backbone: Backbone, path: Path) -> str:
 
 
 def load_library_weights(backbone: Backbone) -> str:
-    """Download the library's weights, load them, and return their SHA-256 as a safetensors file."""
+    """Load the library's weights, of a package or by a download; return their SHA-256 as a
+    safetensors file."""
+    packaged = packages.packaged_folder(f"timm/{backbone.describe()['backbone']}")
+    if packaged is not None:
+        return load_weights_file(backbone, packaged / "model.safetensors")
     try:
         state = backbone.pretrained_state()
     except Exception as error:  # libraries, and their versions, raise different classes

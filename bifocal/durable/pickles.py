@@ -2,10 +2,22 @@
 ``pickle``."""
 
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from typing import IO, Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 _Python: Any = pickle._Unpickler
+TORCH = {
+    "collections.OrderedDict": OrderedDict,
+    "torch._utils._rebuild_tensor_v2": lambda *tensor: tensor,
+    "torch.FloatStorage": np.dtype("<f4"),
+    "torch.LongStorage": np.dtype("<i8"),
+}
+"""What stands for the names in a state dict."""
 
 
 class RefusedPickleError(ValueError):
@@ -63,3 +75,29 @@ def read_pickle(
         raise
     except Exception as error:  # damaged pickles raise any class
         raise ValueError(f"the pickle is damaged: {type(error).__name__} {error}") from error
+
+
+def read_torch_tensors(content: bytes) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a state dict that torch before version 1.6 has saved."""
+    file = BytesIO(content)
+    *_, state, keys = (read_pickle(file, TORCH, lambda storage: storage) for _ in range(5))
+    types = {storage[2]: storage[1] for storage, *_ in state.values()}
+    storages = {}
+    for key in keys:
+        (count,) = np.frombuffer(file.read(8), "<i8")
+        storages[key] = np.frombuffer(file.read(int(count) * types[key].itemsize), types[key])
+    return {
+        name: _tensor(storages[storage[2]], offset, shape, strides)
+        for name, (storage, offset, shape, strides, *_) in state.items()
+    }
+
+
+def _tensor(
+    values: NDArray[Any], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> NDArray[Any]:
+    """Return a tensor of a storage, whose strides are numbers; ``ValueError`` outside of it."""
+    last = offset + sum((count - 1) * stride for count, stride in zip(shape, strides, strict=True))
+    if min(offset, *shape, *strides, 0) < 0 or (0 not in shape and last >= len(values)):
+        raise ValueError("a tensor of the state dict lies outside of its storage")
+    steps = [values.itemsize * stride for stride in strides]
+    return np.array(np.lib.stride_tricks.as_strided(values[offset:], shape, steps), order="C")

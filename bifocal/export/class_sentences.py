@@ -1,29 +1,128 @@
-"""Encoders without training: class probabilities of an image times sentence vectors of the
+"""Encoders without training or torch: class probabilities of an image times sentence vectors of the
 classes."""
 
 import json
 import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from safetensors.torch import load_file
+from safetensors.numpy import load_file, save_file
 
-from bifocal.backbones.classes import class_vectors
+from bifocal.backbones.classes import Classes, class_vectors, imagenet_classes
+from bifocal.backbones.networks import Networks, is_backbone
+from bifocal.durable.cached import cached_folder, kept, state_of
+from bifocal.export.graphs.pretrained import efficientnet_lite_graph, normalized, sentence_graph
+from bifocal.export.graphs.quantization import quantize_graph
 from bifocal.onnx.pixels import DECODED_SCALE
-from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, GRAPH
-from bifocal.onnx.pointing.similarity import SENTENCES, VECTORS
+from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, GRAPH, HeadValues
+from bifocal.onnx.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
+from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.tokenizer import TOKENIZER
+from bifocal.text.transformer.folder import TransformerFolder
 
 SIZE = 320
 """Side of the square images in pixels, a multiple of the backbone's stride."""
+BATCH = 64
+PACKAGED = "classes.npz"
+"""Vectors of the classes as float16 beside the packaged sentence encoder: computing them takes ten
+seconds."""
 
 
-def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
-    """Write the encoders of images and of sentences that the graphs of an exported pointing head
-    give, and the head.
+def small_encoders(networks: Networks) -> Path:
+    """Return the folder of the encoders small in the user's cache, with their pointing head; only
+    with the head if there is no sentence encoder."""
+    files = [networks.backbone]
+    files += sorted(networks.sentences.rglob("*.safetensors")) if networks.sentences else []
+    place = kept("encoders", "small", *map(state_of, files), code=[__name__])
+    return cached_folder(place, partial(_write_small, networks))
+
+
+def _write_small(networks: Networks, folder: Path) -> None:
+    head = folder / FOLDER
+    head.mkdir()
+    if not is_backbone(networks.backbone):
+        raise ValueError(f"{networks.backbone} has not the weights of EfficientNet-Lite2")
+    onnx.save(efficientnet_lite_graph(load_file(networks.backbone)), head / GRAPH)
+    classes = imagenet_classes()
+    if networks.sentences is not None:
+        encoder = TransformerFolder.read(networks.sentences)
+        graph = sentence_graph(encoder)
+        if graph is None:
+            raise ValueError(
+                f"{networks.sentences}: expected all-MiniLM-L6-v2, or another BERT with GELU whose "
+                "vectors are means of tokens"
+            )
+        onnx.save(graph, head / SENTENCES)
+        quantize_graph(head / SENTENCES)
+        tokenizer, session = encoder.tokenizer(), open_session(head / SENTENCES)
+        tokenizer.save(head / TOKENIZER)
+
+        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+            order = np.argsort([len(text) for text in texts])
+            vectors = [
+                run_graph(session, tokenizer.batch([texts[row] for row in rows]))[0]
+                for rows in np.array_split(order, -(-len(texts) // BATCH))
+            ]
+            return unit(np.concatenate(vectors))[np.argsort(order)]
+
+        if (known := networks.sentences / PACKAGED).is_file():
+            with np.load(known, allow_pickle=False) as stored:
+                save_file(
+                    {
+                        name: values.astype(np.float32) if values.dtype == np.float16 else values
+                        for name, values in stored.items()
+                    },
+                    head / VECTORS,
+                )
+        else:
+            write_class_vectors(head / VECTORS, classes, encode)
+    write_head_texts(head, classes, asdict(HeadValues()), "bicubic")
+    if networks.sentences is not None:
+        export_class_sentences(folder)
+
+
+def write_head_texts(
+    head: Path, classes: Classes, values: Mapping[str, Any], interpolation: str
+) -> None:
+    """Write the names and definitions of the classes of a pointing head, and its numbers."""
+    shown = classes.shown_with
+    names = [[*names, *shown.get(number, ())] for number, names in enumerate(classes.names)]
+    texts = {"names": names, "definitions": list(classes.definitions)}
+    (head / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
+    described = {**values, "interpolation": interpolation}
+    (head / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n")
+
+
+def write_class_vectors(
+    file: Path, classes: Classes, encode: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> None:
+    """Write the vectors of the texts of each class, whether they name it, the class's number, and
+    the definitions."""
+    names = [(number, name) for number, names in enumerate(classes.names) for name in names]
+    shown = [(number, word) for number, words in classes.shown_with.items() for word in words]
+    words = sorted({word for _, word in shown})
+    vectors = encode([*(name for _, name in names), *words])
+    rows = [*range(len(names)), *(len(names) + words.index(word) for _, word in shown)]
+    numbers = np.array([number for number, _ in (*names, *shown)], np.int32)
+    order = np.argsort(numbers, kind="stable")  # the texts of a class follow one another
+    content = {
+        "synonyms": vectors[rows][order],
+        "classes": numbers[order],
+        "named": order < len(names),
+        "definitions": encode(classes.definitions),
+    }
+    save_file(content, file)
+
+
+def export_class_sentences(folder: Path, size: int = SIZE) -> None:
+    """Write the encoders of images and of sentences that the pointing head in ``folder`` gives.
 
     An image has the class probabilities p, the mean over the cells of its last map; a class k has
     the vector v_k, the normalized sum of the sentence vectors of its names and of its definition::
@@ -34,22 +133,18 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
     embeddings", ICLR 2014, with all classes. Without subtracting the mean, all images are near one
     vector.
     """
-    if not (head / SENTENCES).is_file():
-        raise ValueError(
-            "a search without training needs a sentence encoder beside the backbone, and there "
-            "is none"
-        )
+    head = folder / FOLDER
     stored = load_file(head / VECTORS)
     named = stored["named"]
     vectors = class_vectors(
-        stored["synonyms"][named], stored["classes"][named].long(), stored["definitions"]
-    ).numpy()
-    (folder / "text").mkdir(parents=True, exist_ok=True)
+        stored["synonyms"][named], stored["classes"][named], stored["definitions"]
+    )
+    (folder / "text").mkdir()
     onnx.save(
         _image_graph(onnx.load(head / GRAPH), vectors - vectors.mean(axis=0), size),
         folder / "image_encoder.onnx",
     )
-    onnx.save(_normalized(onnx.load(head / SENTENCES)), folder / "text_encoder.onnx")
+    onnx.save(normalized(onnx.load(head / SENTENCES)), folder / "text_encoder.onnx")
     (folder / "text" / "config.json").write_text(json.dumps({"name": "SentenceVectors"}) + "\n")
     shutil.copyfile(head / TOKENIZER, folder / "text" / TOKENIZER)
     interpolation = json.loads((head / DESCRIPTION).read_text())["interpolation"]
@@ -59,7 +154,6 @@ def export_class_sentences(head: Path, folder: Path, size: int = SIZE) -> None:
         "size": size,
     }
     (folder / "preprocessing.json").write_text(json.dumps(preprocessing, indent=2) + "\n")
-    shutil.copytree(head, folder / FOLDER, dirs_exist_ok=True)
 
 
 def _image_graph(
@@ -98,13 +192,4 @@ def _image_graph(
             "image_vectors", TensorProto.FLOAT, ["batch", vectors.shape[1]]
         )
     )
-    return _normalized(model)
-
-
-def _normalized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a graph whose only output is divided by its norm and called "embeddings"."""
-    (output,) = model.graph.output
-    node = helper.make_node("LpNormalization", [output.name], ["embeddings"], axis=1, p=2)
-    model.graph.node.append(node)
-    output.name = "embeddings"
-    return model
+    return normalized(model)

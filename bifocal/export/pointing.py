@@ -1,8 +1,7 @@
 """Export of a backbone's pointing head: graphs of class logits and of phrases, and class
 vectors."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,20 +10,23 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from safetensors.numpy import save_file
+from numpy.typing import ArrayLike, NDArray
+from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from bifocal.backbones.classes import Classes
+from bifocal.backbones.networks import is_backbone
 from bifocal.backbones.state import load_weights_file
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
 from bifocal.durable.cached import file_digest, write_cached
+from bifocal.export.class_sentences import write_class_vectors, write_head_texts
 from bifocal.export.graphs.parity import Parity, relative_difference
+from bifocal.export.graphs.pretrained import efficientnet_lite_graph
 from bifocal.export.graphs.quantization import quantize_graph
 from bifocal.export.graphs.write import PROCESSES, run_in_fresh_process, write_graph
 from bifocal.export.text import export_sentences
 from bifocal.localization.heads import ClassMixture
-from bifocal.onnx.pointing.head import DESCRIPTION, GRAPH
-from bifocal.onnx.pointing.similarity import CLASSES, SENTENCES, VECTORS
+from bifocal.onnx.pointing.head import GRAPH
+from bifocal.onnx.pointing.similarity import SENTENCES, VECTORS
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.tokenizer import TOKENIZER
 from bifocal.text.transformer.folder import TransformerFolder
@@ -38,13 +40,14 @@ TRACED, COMPARED = 128, ((64, 96), (160, 128))
 class ClassLogits(nn.Module):
     """Logits (B, h, w, K) of the classes in each cell of images (B, 3, H, W) uint8."""
 
-    def __init__(self, backbone: TimmBackbone, weight: Tensor | None) -> None:
+    def __init__(self, backbone: TimmBackbone, rows: ArrayLike | None) -> None:
         super().__init__()
         own = backbone.network.get_classifier()
         if not isinstance(own, nn.Linear):
             raise ValueError(f"the classifier of {backbone.name} is {own}, expected a linear layer")
         self.backbone, self.network, self.classifier = backbone, backbone.network, own
-        if weight is not None:
+        if rows is not None:
+            weight = torch.as_tensor(np.asarray(rows))
             self.classifier = nn.Linear(weight.shape[1], len(weight), bias=False)
             self.classifier.weight = nn.Parameter(weight, requires_grad=False)
 
@@ -71,24 +74,23 @@ def export_head(
     ]
     graph, logits = folder / GRAPH, (_export_logits, description, weights, head)
     exports = [partial(write_cached, key, graph, run_in_fresh_process, *logits)]
+    half = [*description["preprocessing"]["mean"], *description["preprocessing"]["std"]]
+    if head.classes is None and is_backbone(weights) and set(half) == {0.5}:
+        exports = [partial(onnx.save, efficientnet_lite_graph(load_file(weights)), graph)]
     encoder = head.sentence_encoder()
-    texts = {
-        "names": [
-            [*names, *classes.shown_with.get(number, ())]
-            for number, names in enumerate(classes.names)
-        ],
-        "definitions": list(classes.definitions),
-    }
     if encoder is not None:
-        exports.append(partial(_write_vectors, encoder, classes, folder / VECTORS))
+
+        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+            return sentence_vectors(encoder, texts).numpy()
+
+        exports.append(partial(write_class_vectors, folder / VECTORS, classes, encode))
         key = [encoder.identity(), "int8"]
         exports.append(partial(write_cached, key, folder / SENTENCES, _write_sentences, encoder))
         encoder.tokenizer().save(folder / TOKENIZER)
     with ThreadPoolExecutor(PROCESSES) as threads:
         list(threads.map(lambda export: export(), exports))
-    (folder / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
-    values = {**head.values(), "interpolation": description["preprocessing"]["interpolation"]}
-    (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")
+    interpolation = description["preprocessing"]["interpolation"]
+    write_head_texts(folder, classes, head.values(), interpolation)
     return list(_compare(module, folder / GRAPH, seed))
 
 
@@ -157,25 +159,6 @@ def _export_logits(
 def _write_sentences(encoder: TransformerFolder, file: Path) -> None:
     export_sentences(encoder, file.parent)
     quantize_graph(file)
-
-
-def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> None:
-    """Write the vectors of the texts of each class, whether they name it, the class's number, and
-    the definitions."""
-    names = [(number, name) for number, names in enumerate(classes.names) for name in names]
-    shown = [(number, word) for number, words in classes.shown_with.items() for word in words]
-    vectors = torch.cat(
-        [
-            sentence_vectors(encoder, [text for _, text in texts])
-            for texts in (names, shown)
-            if texts
-        ]
-    )
-    numbers = np.array([number for number, _ in (*names, *shown)], np.int32)
-    order = np.argsort(numbers, kind="stable")  # the texts of a class follow one another
-    named, definitions = order < len(names), sentence_vectors(encoder, classes.definitions)
-    content = {"synonyms": vectors.numpy()[order], "classes": numbers[order], "named": named}
-    save_file({**content, "definitions": definitions.numpy()}, file)
 
 
 def _compare(module: ClassLogits, file: Path, seed: int) -> Iterator[Parity]:

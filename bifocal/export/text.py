@@ -16,6 +16,7 @@ from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.durable.cached import write_cached
 from bifocal.export.encoders import Encoder, export_encoder
 from bifocal.export.graphs.parity import Parity, random_sentences, relative_difference
+from bifocal.export.graphs.pretrained import sentence_graph
 from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.models import load_model
 from bifocal.onnx.pointing.similarity import SENTENCES
@@ -75,9 +76,11 @@ def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
 
 
 def export_sentences(encoder: TransformerFolder, folder: Path) -> Path:
-    """Write ``sentences.onnx`` of an encoder, from ``ids`` and ``lengths`` to vectors; the user's
-    cache keeps it."""
-    file = folder / SENTENCES
+    """Write ``sentences.onnx`` of an encoder, from ``ids`` and ``lengths`` to vectors."""
+    file, graph = folder / SENTENCES, sentence_graph(encoder)
+    if graph is not None:
+        onnx.save(graph, file)
+        return file
     write_cached([encoder.identity()], file, run_in_fresh_process, _export_sentences, encoder)
     return file
 

@@ -77,10 +77,7 @@ def unsupported(file: IO[bytes], formats: tuple[str, ...]) -> str:
     file.seek(4)
     start = file.read(8)
     if start.startswith(b"ftyp") and start[4:] in HEIF_BRANDS and "HEIF" not in image_formats():
-        return (
-            "a HEIC photograph: install the extra heic, pip install 'bifocal-vse[heic]', or "
-            "save it as JPEG"
-        )
+        return "a HEIC photograph: pip install pillow-heif, or save it as JPEG"
     return f"not an image in a supported format ({', '.join(formats)})"
 
 

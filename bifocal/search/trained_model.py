@@ -28,6 +28,7 @@ from bifocal.search.index.index import SearchIndex
 from bifocal.search.items import Items
 from bifocal.search.query import Mode, Results, encode_file
 from bifocal.search.search import Search
+from bifocal.version import install
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
 
@@ -251,8 +252,8 @@ class TrainedModel:
         if pointer is None and is_towers(self.directory / ONNX):
             raise FileNotFoundError(
                 f"{self.directory / ONNX} has encoders of whole images, which do not show "
-                "where a phrase is: install the encoder small (pip install "
-                "'bifocal-vse[small,train,cpu]'), and run 'bifocal index' again"
+                f"where a phrase is: install the encoder small ({install('search', 'small')}), and "
+                "run 'bifocal index' again"
             )
         if pointer is None:
             raise FileNotFoundError(

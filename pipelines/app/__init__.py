@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bifocal.version import __version__
+from bifocal.version import __version__, install
 from runtime.process import run
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -41,6 +41,12 @@ GROUPS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Groups of commands, each with the module that has it as ``main``, and its summary."""
+
+
+OWN = {"serve": "serve", "pipelines": "pipelines"}
+"""Extras of commands that need others than ``train``."""
+SMALL = ("huggingface_hub", "onnx", "tokenizers", "watchfiles")
+"""Packages of the extras ``search`` and ``small``."""
 
 
 class LazyGroup(click.Group):
@@ -102,16 +108,12 @@ class LazyGroup(click.Group):
 
 def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickException:
     """Return the error of a command that needs a package: it names the extras that install it."""
-    own = {"serve": "serve", "pipelines": "pipelines"}.get(command, "train")
-    own = "train" if error.name == "mlflow" else own
-    own = (
-        "search"
-        if command == "index" and error.name in ("huggingface_hub", "tokenizers", "watchfiles")
-        else own
-    )
-    extras = "cpu" if error.name == "onnxruntime" else f"{own},cpu"
+    own = [OWN.get(command, "train") if error.name != "mlflow" else "train"]
+    if command in ("index", "where") and error.name in SMALL:
+        own = ["search", "small"]
+    extras = ["cpu"] if error.name == "onnxruntime" else [*own, "cpu"]
     return click.ClickException(
-        f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal-vse[{extras}]'"
+        f"'bifocal {command}' needs the package {error.name}: {install(*extras)}"
     )
 
 

@@ -22,6 +22,7 @@ from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.query import Results
 from bifocal.search.trained_model import COLLECTION, INDEX, TrainedModel, load
+from bifocal.version import install
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS
 from pipelines.app.search import tell_found, tell_unknown
 
@@ -152,5 +153,5 @@ def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
     click.echo(f'Next: bifocal search "a green cross on sand" --run {folder}')
     click.echo(f'      bifocal where {folder}/images/00213.jpg "red heart" --run {folder}')
     click.echo(
-        "      bifocal index DIR, on your own photographs: pip install 'bifocal-vse[train,cpu]'"
+        f"      bifocal index DIR, on your own photographs: {install('search', 'small', 'cpu')}"
     )

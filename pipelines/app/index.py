@@ -1,6 +1,5 @@
 """``bifocal index``."""
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -158,7 +157,7 @@ def plan(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool)
     from bifocal.search.collection.format import DESCRIPTION
     from bifocal.search.collection.presence import with_unknown
     from bifocal.search.collection.sources import files_source
-    from pipelines.app.training.networks import WEIGHTS_VARIABLE
+    from pipelines.app.encoders import is_at_hand
 
     collection = folder / ARTIFACTS / "collection"
     former = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
@@ -172,12 +171,7 @@ def plan(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool)
         f"{len(source.entries):,} images, {new:,} of them new; {captions:,} captions; encoder "
         f"{encoder}"
     )
-    is_local = (
-        section["run"]
-        or section["weights"]
-        or os.environ.get(WEIGHTS_VARIABLE)
-        or Path(encoder).is_dir()
-    )
+    is_local = section["run"] or section["weights"] or is_at_hand(encoder)
     click.echo(f"download: {'none' if is_local else 'the encoder, unless it is in the cache'}")
     click.echo(
         f"about {new / RATE / 60:.0f} minutes for new images with the encoder small on two cores"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from bifocal.progress import printable
+from pipelines.app.captioned import check_count
 from pipelines.app.run_folder import FolderOrAddress, shipped_file
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from bifocal.datasets.corpora import ImageFolder
     from bifocal.datasets.inspection import Inspection
 
-MIN_CAPTIONED = 10
-"""Images with captions of which 15 % are at least two: the splits val and test need as many."""
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -155,16 +154,3 @@ def findings_tables(inspection: "Inspection") -> "RenderableType":
 
 def _escaped(text: str) -> str:
     return printable(text).replace("[", r"\[")[:160]
-
-
-def check_count(directory: str, images: "ImageFolder") -> int | None:
-    """Return the images with captions, if they can be counted; raise ``ValueError`` if a training
-    needs more."""
-    count = images.count_captioned()
-    if count is not None and count < MIN_CAPTIONED:
-        raise ValueError(
-            f"{directory} has {count} images with captions, and a training needs at least "
-            f"{MIN_CAPTIONED}: add images with captions, or search these without a training, "
-            f"by 'bifocal index {directory}'"
-        )
-    return count

@@ -3,18 +3,14 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
-import pandas as pd
 
-from bifocal.datasets import Dataset, read_dataset
+from bifocal.datasets import read_dataset
 from bifocal.datasets.corrections import FILE as CORRECTIONS
 from bifocal.datasets.splits import missing_splits
 from bifocal.search.collection.collection import Collection
-from pipelines.app.encoders import SMALL, encoder_folder
 from pipelines.app.run_folder import (
     ARTIFACTS,
     RUNS,
@@ -28,14 +24,7 @@ from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.budget import fit_budget, parse_budget
 from pipelines.app.training.recipe import compose
 from pipelines.metrics import metrics_table
-from runtime.artifacts import artifact_hash, read_manifest
 from runtime.parameters import merge
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-KS = (1, 5, 10)
-GAIN = "zero_shot.json"
 
 
 @click.command()
@@ -130,131 +119,21 @@ def train_command(
     from rich.console import Console
 
     Console().print(metrics_table(folder))
-    if (
-        encoder is None
-        and recipe.stem in ("sentences", "many")
-        and not (recipes or settings or budget)
-    ):
-        encoder = SMALL
-    if encoder is not None:
-        click.secho(
-            gain_over_small(folder, values, weights) if encoder == SMALL else gain_of_heads(folder),
-            bold=True,
-        )
+    click.secho(verdict(folder), bold=True)
     report = (folder / ARTIFACTS / "report" / "index.html").resolve().as_uri()
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")
     click.echo(f'Next: bifocal search "..." --run {folder}')
 
 
-def gain_of_heads(folder: Path) -> str:
-    """Return the gain of trained heads on the split "val", by which their training keeps or drops
-    them."""
-    found = read_manifest(folder / ARTIFACTS / "embedding")["metrics"]
-    if "blend" not in found:
-        return "The model has no residual heads: the gain of its training was not measured."
-    sums = found["blended_recall_sum"], found["zero_shot_recall_sum"]
-    kept = "the trained heads are kept" if found["blend"] else "the encoder is kept unchanged"
-    validation = read_dataset(folder / ARTIFACTS / "dataset").split("val")
-    return gain_sentence(
-        sums, (found["blend_gain_low"], found["blend_gain_high"]), validation, "trained heads", kept
-    )
+def verdict(folder: Path) -> str:
+    """Return whether the training helped, as the evaluator ``Baselines`` has measured it."""
+    from bifocal.evaluation.retrieval.baselines import gain_sentence
 
-
-def gain_over_small(folder: Path, values: Mapping[str, Any], weights: Path | None) -> str:
-    """Return the gain of a model over the encoder small, as 'bifocal index' searches by it, on the
-    evaluated split.
-
-    A second call takes the sentence of the first one, unless parameters or results have changed.
-    """
-    from bifocal.metrics import recall_sum_gain
-
-    metrics = folder / ARTIFACTS / "metrics"
-    key = {"values": values, "metrics": artifact_hash(metrics)}
-    known = json.loads((folder / GAIN).read_text()) if (folder / GAIN).is_file() else {}
-    if known.get("key") != key:
-        evaluated = read_dataset(folder / ARTIFACTS / "dataset").split(values["evaluate"]["split"])
-        ranks = (
-            trained_ranks(metrics, evaluated),
-            untrained_ranks(encoder_folder(SMALL, weights), evaluated),
-        )
-        interval = recall_sum_gain(*ranks, owners(evaluated), KS, seed=values["seed"])
-        sums = [
-            100 * sum(float((part < k).double().mean()) for part in parts for k in KS)
-            for parts in ranks
-        ]
-        doubt = (
-            ""
-            if interval[0] > 0
-            else ", and 'bifocal index' with the encoder small may find as much"
-        )
-        kept = f"the trained model is exported{doubt}"
-        known = {
-            "key": key,
-            "sentence": gain_sentence(sums, interval, evaluated, "the trained model", kept),
-        }
-        (folder / GAIN).write_text(json.dumps(known, indent=2) + "\n")
-    return str(known["sentence"])
-
-
-def gain_sentence(
-    sums: Sequence[float], interval: tuple[float, float], split: Dataset, model: str, kept: str
-) -> str:
-    """Return the recall sums with and without training, the interval of their difference, and what
-    is kept."""
-    (trained, untrained), (low, high) = sums, interval
+    metrics = json.loads((folder / ARTIFACTS / "metrics" / "metrics.json").read_text())
+    if "training" in metrics:
+        return gain_sentence(metrics["training"])
     return (
-        f"Training {'helped' if low > 0 else 'did not clearly help'}: recall sum {trained:.1f} "
-        f"with {model}, {untrained:.1f} without training, difference "
-        f"{trained - untrained:+.1f} (95 % interval {low:+.1f} to {high:+.1f}) on "
-        f"{len(split.captions)} held-out captions of {len(split.images)} images; {kept}."
-    )
-
-
-def trained_ranks(metrics: Path, dataset: Dataset) -> "list[Tensor]":
-    """Return the expected ranks of an evaluated model, for each image and for each caption."""
-    import torch
-
-    table, found = pd.read_parquet(metrics / "ranks.parquet"), []
-    ids = {
-        "caption_retrieval": dataset.images["image_id"],
-        "image_retrieval": dataset.captions["caption_id"],
-    }
-    for direction, queries in ids.items():
-        ranks = table[table["direction"] == direction].set_index("query")["rank"]
-        if not len(ranks):
-            raise ValueError(
-                "the model was not compared with the encoder: keep Retrieval in evaluate.evaluators"
-            )
-        found.append(torch.tensor(ranks.loc[queries.astype(str)].to_numpy(float)))
-    return found
-
-
-def untrained_ranks(encoders: Path, dataset: Dataset) -> "list[Tensor]":
-    """Return the expected ranks by exported encoders without training, for each image and for each
-    caption."""
-    import torch
-
-    from bifocal.metrics import retrieval_ranks
-    from bifocal.onnx.encoders import Embedder
-
-    embedder = Embedder(encoders)
-    # One by one, as queries are: a batch would change the rounding of the int8 graph.
-    texts = torch.cat(
-        [torch.from_numpy(embedder.embed_sentences([text])) for text in dataset.captions["text"]]
-    )
-    files = [dataset.image_path(name) for name in dataset.images["image_id"]]
-    images = torch.cat(
-        [torch.from_numpy(embedder.embed_images([file.read_bytes()])) for file in files]
-    )
-    found = retrieval_ranks(images, texts, owners(dataset))
-    return [part.expected() for part in found]
-
-
-def owners(dataset: Dataset) -> "Tensor":
-    """Return the row of each caption's image."""
-    import torch
-
-    return torch.from_numpy(
-        pd.Index(dataset.images["image_id"]).get_indexer(dataset.captions["image_id"])
+        "Whether the training helped is not known: the report says why under Baselines, which "
+        "evaluate.evaluators must name with untrained, and which needs one vector per image."
     )

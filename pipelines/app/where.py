@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bifocal.onnx.pointing import ACCURATE, Pointer, PointingHead
+from bifocal.onnx.pointing import ACCURATE, FOLDER, Pointer, PointingHead
 from pipelines.app.run_folder import check_picture, latest_run, run_option
 from pipelines.app.search import save_picture, tell_unknown
 
@@ -51,9 +51,11 @@ def where_command(
     if weights is not None:
         if folder is not None:
             raise click.UsageError("--run and --weights exclude each other")
-        from pipelines.app.training.networks import pointer_of_weights
+        from bifocal.export.class_sentences import small_encoders
+        from pipelines.app.encoders import small_at_hand
 
-        pointer, target = pointer_of_weights(weights), Path("where.png")
+        pointer = PointingHead(small_encoders(small_at_hand(weights)) / FOLDER)
+        target = Path("where.png")
     else:
         import bifocal
 

@@ -11,7 +11,7 @@ import click
 from bifocal.datasets.corrections import FILE, HEADER
 from bifocal.datasets.remote_files import is_address
 from pipelines import policies
-from pipelines.app.inspect import check_count, findings_tables, inspected
+from pipelines.app.inspect import findings_tables, inspected
 from pipelines.app.run_folder import FolderOrAddress, shipped_file
 from runtime import parameters
 from runtime.checkout import ask_git
@@ -118,7 +118,7 @@ def new(name: str, images: str, cluster: bool) -> None:
     """
     from rich.console import Console
 
-    from pipelines.app.training.recipe import compose, portable_training
+    from pipelines.app.training.recipe import compose
 
     folder, root = PROJECTS / name, _root(images, cluster)
     if folder.exists():
@@ -127,10 +127,7 @@ def new(name: str, images: str, cluster: bool) -> None:
         )
     with inspected(images) as seen:
         Console().print(findings_tables(seen.inspection))
-        check_count(images, seen.images)
-        training = (
-            portable_training(str(seen.root)) if cluster else compose(str(seen.root), None, (), ())
-        )
+        training = compose(str(seen.root), None, (), (), is_here=not cluster)
         policy = _policy(name, seen.dataset, allow_dirty=not cluster)
     local = not is_address(root) and not Path(root).is_absolute()
     own = {

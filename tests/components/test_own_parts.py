@@ -25,9 +25,8 @@ def test_a_recipe_names_a_class_of_any_module(
         root / "params.yaml", settings=["train_embedding.phases.0.loss=recipe_parts:OwnLoss"]
     )
     parameters.validate(values, configurable_components().values())
-    wrong = parameters.with_settings(
-        values, ["train_embedding.phases.0.loss=recipe_parts:OtherLoss"]
-    )
+    loss = ["train_embedding.phases.0.loss=recipe_parts:OtherLoss"]
+    wrong = parameters.overlay(values, parameters.layers([], loss))
     with pytest.raises(
         ParameterError, match=r"train_embedding\.phases\.0\.loss: module recipe_parts has no class"
     ):

@@ -8,6 +8,8 @@ with torch blocked.
 """
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -19,6 +21,15 @@ import pytest
 from tests.typed_user import check_types
 
 ROOT = Path(__file__).parents[2]
+
+
+def named_extras() -> set[str]:
+    """Return the arguments of each call of ``install`` in the sources."""
+    folders = ("bifocal", "components", "pipelines", "runtime")
+    texts = [file.read_text() for name in folders for file in (ROOT / name).rglob("*.py")]
+    return {found for text in texts for found in re.findall(r"\binstall\(('[^)]*')\)", text)}
+
+
 SECONDS = 10
 """CPU time of the first answers after the installation, of all threads together.
 
@@ -113,16 +124,23 @@ def test_the_other_project_of_this_name_is_an_error(environment: Path, tmp_path:
         output = run(environment / "bifocal", "demo", cwd=tmp_path, code=1)
     finally:
         run("uv", "pip", "uninstall", "--quiet", "--python", python, "bifocal")
-    assert "run 'pip uninstall bifocal bifocal-vse', then install 'bifocal-vse' again" in output
+    assert "run 'pip uninstall bifocal bifocal-vse', then install this package again" in output
 
 
 def test_other_commands_name_the_missing_extra(environment: Path, tmp_path: Path) -> None:
+    (wheel,) = environment.parents[1].glob("*.whl")
     output = run(environment / "bifocal", "train", tmp_path, code=1)
-    assert (
-        output
-        == "Error: 'bifocal train' needs the package boto3: pip install 'bifocal-vse[train,cpu]'\n"
-    )
+    command = f"pip install '{wheel}[train,cpu]'"
+    assert output == f"Error: 'bifocal train' needs the package boto3: {command}\n"
     output = run(environment / "bifocal", "serve", tmp_path, code=1)
-    assert output.endswith(": pip install 'bifocal-vse[serve,cpu]'\n")
+    assert output.endswith(f": pip install '{wheel}[serve,cpu]'\n")
     output = run(environment / "bifocal", "inspect", tmp_path / "none", code=2)
     assert "does not exist" in output
+
+
+@pytest.mark.parametrize("extras", sorted(named_extras()))
+def test_each_named_command_installs(extras: str, environment: Path) -> None:
+    code = f"from bifocal.version import install; print(install({extras}))"
+    command = shlex.split(run(environment / "python", "-c", code))
+    python = ("--dry-run", "--python", environment / "python")
+    assert "Would " in run("uv", *command[:2], *python, *command[2:])

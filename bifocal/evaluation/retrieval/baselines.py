@@ -2,19 +2,31 @@
 chance."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
+from bifocal.backbones.networks import named_networks, small_networks
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.rank_tables import with_zero_shot_names
 from bifocal.evaluation.retrieval.ranked_split import rank_table
 from bifocal.image_encoders import LinearEncoder, ResidualHead
-from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, split_folds, summarize
+from bifocal.metrics import (
+    PROTOCOLS,
+    Ranks,
+    chance_report,
+    recall_sum_gain,
+    retrieval_ranks,
+    split_folds,
+    summarize,
+)
 from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed
 from bifocal.models.inputs import zero_shot_skip_reason
+from bifocal.onnx.encoders import Embedder
 from bifocal.registry import check_range
 from bifocal.report.sections import MetricRow, Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
@@ -22,81 +34,88 @@ from bifocal.text_encoders import ResidualHead as TextResidualHead
 from bifocal.training.initialization.cca import caption_blocks, fit_cca
 
 KS = (1, 5, 10)
-NAMES = {"model": "this model", "zero_shot": "zero-shot", "cca": "CCA", "chance": "chance"}
+SMALL, BATCH = "small", 32
+NAMES = {
+    "model": "this model",
+    "zero_shot": "zero-shot",
+    "untrained": "without training",
+    "cca": "CCA",
+    "chance": "chance",
+}
 Directions = dict[str, dict[str, float]]
 
 
 class Baselines:
-    """R@K of the model beside models that need no gradient steps, on the same stored features and
-    text.
+    """R@K of the model beside models that need no training, or no gradient steps, and the gain of
+    the training.
 
     Zero-shot: both towers of one contrastive model, unchanged; only if features and text come from
     the same model (``OpenClip`` and ``OpenClipText``). Its ranks are kept beside the ranks of
     ``Retrieval``: heads are not promoted if their gain over it is not clear. Then register the
-    contrastive model unchanged, with ``initialization: ZeroShot`` and ``phases: []``. CCA: Gong et
-    al., IJCV 2014, see ``bifocal.training.initialization.cca``, fitted on the split "train"; on two
-    frozen encoders: Li et al., "CSA: data-efficient mapping of unimodal features to multimodal
-    features", ICLR 2025.
+    contrastive model unchanged, with ``initialization: ZeroShot`` and ``phases: []``. Untrained:
+    the encoder small, as 'bifocal index' searches by it. CCA: Gong et al., IJCV 2014, see
+    ``bifocal.training.initialization.cca``, fitted on the split "train"; on two frozen encoders: Li
+    et al., "CSA: data-efficient mapping of unimodal features to multimodal features", ICLR 2025.
 
     Args:
         cca_dim: maximum number of projections of CCA; 0 to leave it out. Its time grows with the
             cube of the dimensions of features and text.
+        untrained: "small", or a folder with its networks, for a search without training; None to
+            leave it out. It reads the images.
     """
 
     title = "Baselines"
 
-    def __init__(self, cca_dim: int = 256) -> None:
+    def __init__(self, cca_dim: int = 256, untrained: str | None = None) -> None:
         check_range("[0, inf)", cca_dim=cca_dim)
-        self.cca_dim = cca_dim
+        self.cca_dim, self.untrained = cca_dim, untrained
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate the baselines of ``subject``."""
         if subject.embeddings is None:
             return Result(self.title, skipped="the model has several vectors per image.")
-        if subject.text.format.name not in ("vectors", "sparse"):
-            kind = subject.text.format.name
-            return Result(
-                self.title,
-                skipped=f"CCA and zero-shot need one vector per caption, the text is {kind}.",
-            )
-        if subject.features.metadata.get("dtype", "float16") != "float16":
-            return Result(self.title, skipped="CCA and zero-shot need stored features, not pixels.")
-        captions = subject.pairs.image_of_caption
-        systems: dict[str, Directions] = {
-            "model": summarize(retrieval_ranks(*subject.embeddings, captions), KS)
-        }
-        reason = zero_shot_skip_reason(subject.features, subject.vectorizer)
+        captions, note = subject.pairs.image_of_caption, ""
+        ranks = {"model": retrieval_ranks(*subject.embeddings, captions)}
         queries = None
-        if reason is None:
+        if reason := _unstored(subject) or zero_shot_skip_reason(
+            subject.features, subject.vectorizer
+        ):
+            note += f" No zero-shot row: {reason}."
+        else:
             dim = subject.features.dim
             model = _two_branches(subject, ResidualHead(dim, dim), TextResidualHead(dim, dim))
-            ranks = _ranks(model, subject)
-            systems["zero_shot"], queries = summarize(ranks, KS), _zero_shot_queries(subject, ranks)
-        if self.cca_dim:
-            systems["cca"] = summarize(_ranks(self._cca(subject), subject), KS)
+            ranks["zero_shot"] = _ranks(model, subject)
+            queries = _zero_shot_queries(subject, ranks["zero_shot"])
+        if self.untrained is not None and "zero_shot" not in ranks:
+            try:
+                ranks["untrained"] = _untrained_ranks(self.untrained, subject)
+            except (OSError, ImportError) as error:
+                note += f" No row without training: {error}."
+        if self.cca_dim and not _unstored(subject):
+            ranks["cca"] = _ranks(self._cca(subject), subject)
+        if len(ranks) == 1:
+            return Result(self.title, skipped=note.strip())
+        systems = {name: summarize(found, KS) for name, found in ranks.items()}
         systems["chance"] = chance_report(captions, KS)
-        metrics = {
+        metrics: dict[str, Any] = {
             name: values | {"recall_sum": _recall_sum(values)} for name, values in systems.items()
         }
-        note = (
-            "All systems rank the same images and captions, from the same stored features and text."
-        )
-        note += "" if reason is None else f" No zero-shot row: {reason}."
-        return Result(
-            self.title,
-            {"baselines": metrics},
-            rows=[
-                MetricRow(
-                    f"baselines.{name}.recall_sum",
-                    _recall_sum(values),
-                    f"Recall sum, {NAMES[name]}",
-                )
-                for name, values in systems.items()
-                if name != "chance"
-            ],
-            queries=queries,
-            sections=[Section(self.title, note, [_table(systems)])],
-        )
+        rows = [
+            MetricRow(
+                f"baselines.{name}.recall_sum", _recall_sum(values), f"Recall sum, {NAMES[name]}"
+            )
+            for name, values in systems.items()
+            if name != "chance"
+        ]
+        known = {"baselines": metrics}
+        if other := ranks.get("zero_shot") or ranks.get("untrained"):
+            known["training"] = gain = _gain(ranks["model"], other, subject)
+            note = f" {gain_sentence(gain)}{note}"
+            bounds, name = (gain["low"], gain["high"]), "training.gain"
+            rows.append(MetricRow(name, gain["gain"], "Recall sum, gain of the training", bounds))
+        text = f"All systems rank the same images and captions.{note}"
+        section = Section(self.title, text, [_table(systems)])
+        return Result(self.title, known, rows=rows, queries=queries, sections=[section])
 
     def _cca(self, subject: Subject) -> TwoBranchModel:
         train = ImageCaptionPairs(subject.dataset.split("train"), subject.features, subject.text)
@@ -118,6 +137,61 @@ def _ranks(model: TwoBranchModel, subject: Subject) -> tuple[Ranks, Ranks]:
         return retrieval_ranks(
             *embed(dual_encoder(model), subject.pairs), subject.pairs.image_of_caption
         )
+
+
+def _unstored(subject: Subject) -> str:
+    """Return why there is no zero-shot and no CCA; empty if the stores have what both need."""
+    kind = subject.text.format.name
+    if kind not in ("vectors", "sparse"):
+        return f"it and CCA need one vector per caption, the text is {kind}"
+    if subject.features.metadata.get("dtype", "float16") != "float16":
+        return "it and CCA need stored features, not pixels"
+    return ""
+
+
+def _untrained_ranks(small: str, subject: Subject) -> tuple[Ranks, Ranks]:
+    """Return the ranks by the encoder small of its networks at hand, or of a folder."""
+    from bifocal.export.class_sentences import small_encoders
+
+    networks = named_networks(None if small == SMALL else Path(small))
+    embedder = Embedder(small_encoders(networks or small_networks(offline=True)))
+    texts = subject.split.captions["text"].tolist()
+    files = [subject.split.image_path(name) for name in subject.pairs.image_ids]
+    images = [
+        embedder.embed_images([file.read_bytes() for file in files[start : start + BATCH]])
+        for start in range(0, len(files), BATCH)
+    ]
+    captions = [
+        embedder.embed_sentences(texts[start : start + BATCH])
+        for start in range(0, len(texts), BATCH)
+    ]
+    vectors = [torch.from_numpy(np.concatenate(parts)) for parts in (images, captions)]
+    return retrieval_ranks(vectors[0], vectors[1], subject.pairs.image_of_caption)
+
+
+def _gain(
+    trained: tuple[Ranks, Ranks], untrained: tuple[Ranks, Ranks], subject: Subject
+) -> dict[str, float]:
+    expected = [[part.expected().cpu() for part in ranks] for ranks in (trained, untrained)]
+    captions = subject.pairs.image_of_caption
+    low, high = recall_sum_gain(
+        *expected, captions, KS, resamples=subject.resamples, seed=subject.seed
+    )
+    sums = [_recall_sum(summarize(ranks, KS)) for ranks in (trained, untrained)]
+    return {
+        "trained": sums[0], "untrained": sums[1], "gain": sums[0] - sums[1], "low": low, "high": high,
+        "images": float(len(subject.pairs.image_ids)), "captions": float(len(captions)),
+    }  # fmt: skip
+
+
+def gain_sentence(gain: Mapping[str, float]) -> str:
+    """Return whether the training helped: recall sums, and the interval of their difference."""
+    return (
+        f"Training {'helped' if gain['low'] > 0 else 'did not clearly help'}: recall sum "
+        f"{gain['trained']:.1f} with the trained model, {gain['untrained']:.1f} without training, "
+        f"difference {gain['gain']:+.1f} (95 % interval {gain['low']:+.1f} to {gain['high']:+.1f}) "
+        f"on {gain['captions']:.0f} held-out captions of {gain['images']:.0f} images."
+    )
 
 
 def _zero_shot_queries(subject: Subject, ranks: tuple[Ranks, Ranks]) -> pd.DataFrame:

@@ -1,11 +1,12 @@
 """Pointing head that mixes the rows of a backbone's classifier."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from bifocal.backbones.classes import Classes, imagenet_classes, read_classes
+from bifocal.onnx.pointing.head import HeadValues
 from bifocal.registry import CheckedByConstruction
 from bifocal.text.transformer.folder import TransformerFolder, find_folder
 
@@ -14,7 +15,7 @@ STRIDE = 32
 
 
 @dataclass(frozen=True)
-class ClassMixture(CheckedByConstruction):
+class ClassMixture(HeadValues, CheckedByConstruction):
     """A phrase is a mixture of the classes that a backbone was trained on.
 
     A sentence encoder compares the phrase with the names and the definitions of the classes. The
@@ -67,13 +68,6 @@ class ClassMixture(CheckedByConstruction):
     path: str | Path | None = None
     model: str | None = None
     classes: str | Path | None = None
-    sizes: tuple[int, ...] = (640,)
-    temperature: float = 0.07
-    sigma: float = 0.8
-    center: float = 0.25
-    slope: float = 6.13
-    offset: float = 41.74
-    threshold: float = 0.3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(self.sizes))
@@ -107,5 +101,4 @@ class ClassMixture(CheckedByConstruction):
 
     def values(self) -> Mapping[str, Any]:
         """Return the numbers that ``bifocal.onnx.pointing.PointingHead`` reads."""
-        names = ("sizes", "temperature", "sigma", "center", "slope", "offset", "threshold")
-        return {name: getattr(self, name) for name in names}
+        return {entry.name: getattr(self, entry.name) for entry in fields(HeadValues)}

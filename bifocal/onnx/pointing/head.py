@@ -107,6 +107,19 @@ def probability(score: float, slope: float, offset: float) -> float:
 
 
 @dataclass(frozen=True)
+class HeadValues:
+    """Numbers of a pointing head, see ``bifocal.localization.heads.ClassMixture``."""
+
+    sizes: tuple[int, ...] = (640,)
+    temperature: float = 0.07
+    sigma: float = 0.8
+    center: float = 0.25
+    slope: float = 6.13
+    offset: float = 41.74
+    threshold: float = 0.3
+
+
+@dataclass(frozen=True)
 class Place:
     """Where a phrase is in an image.
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.version import install
+
 Array = NDArray[Any]
 NUMBERS_PER_MS = 300_000
 """Numbers of float16 that exact search compares with one query per millisecond on one core, as an
@@ -175,7 +177,5 @@ def import_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError(
-            "approximate search needs faiss: pip install 'bifocal-vse[faiss]'"
-        ) from error
+        raise ImportError(f"approximate search needs faiss: {install('faiss')}") from error
     return faiss

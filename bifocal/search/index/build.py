@@ -18,6 +18,7 @@ from bifocal.search.index.approximate import ApproximateIndex, choose_factory
 from bifocal.search.index.exact import rank, unit_vectors
 from bifocal.search.index.files import IndexDescription, Measured
 from bifocal.search.index.index import SearchIndex
+from bifocal.version import install
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,8 +111,8 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
         factory = choose_factory(len(index), dimension, settings.memory_mb, settings.latency_ms)
         if factory is not None and find_spec("faiss") is None:
             log_line(
-                "exact search, which is slow in so many items: a faster one needs pip install "
-                "'bifocal-vse[faiss]'"
+                "exact search, which is slow in so many items; for a faster one: "
+                f"{install('faiss')}"
             )
             factory = None
     if factory is not None:

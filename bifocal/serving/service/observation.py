@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from bifocal.progress import printable
+from bifocal.version import install
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -157,9 +158,7 @@ def add_traces(app: "FastAPI", processor: Any = None) -> bool:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise ValueError(
-            f"{ENDPOINTS[0]}: traces need packages, pip install 'bifocal-vse[traces]'"
-        ) from error
+        raise ValueError(f"{ENDPOINTS[0]}: traces need packages: {install('traces')}") from error
     name = os.environ.get("OTEL_SERVICE_NAME") or "bifocal"
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))

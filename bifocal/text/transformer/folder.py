@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.backbones.hub import download
+from bifocal.backbones.networks import EXCLUDED_FILES, SENTENCE_FILES
 from bifocal.durable.cached import file_digest
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 
@@ -33,8 +34,6 @@ NOT_OF_THE_NETWORK = (
 """Names in ``config.json`` that do not describe the network."""
 EXCLUDED = (".", "onnx", "openvino")
 """Beginnings of the names of folders with other copies of the weights."""
-FILES = ("*.json", "*.safetensors")
-EXCLUDED_FILES = ("onnx/*", "openvino/*")
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def find_folder(model: str | None, path: Path | str | None) -> TransformerFolder
     if path is not None:
         return TransformerFolder.read(Path(path))
     try:
-        folder = download(str(model), FILES, EXCLUDED_FILES)
+        folder = download(str(model), SENTENCE_FILES, EXCLUDED_FILES)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{error}. Set path to a folder with them, in place of model"

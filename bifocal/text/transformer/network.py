@@ -16,10 +16,7 @@ from torch.nn.functional import normalize
 from bifocal.durable.cached import write_cached
 from bifocal.onnx.text.captions import pad_ids
 from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
-
-MISSING = (
-    "text by a transformer needs the package transformers: pip install 'bifocal-vse[transformers]'"
-)
+from bifocal.version import install
 
 
 class Transformer(nn.Module):
@@ -60,7 +57,9 @@ def transformers_library() -> Any:
     try:
         import transformers  # an extra; and it takes seconds
     except ImportError as error:
-        raise ImportError(MISSING) from error
+        raise ImportError(
+            f"text by a transformer needs the package transformers: {install('transformers')}"
+        ) from error
     return transformers
 
 

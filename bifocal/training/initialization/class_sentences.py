@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -112,13 +113,11 @@ def _sentence_vectors(vectorizer: Any) -> tuple[SentenceVectors, int]:
 
 def _vectors(classes: Classes, part: SentenceVectors) -> Tensor:
     names = [name for synonyms in classes.names for name in synonyms]
-    numbers = torch.tensor(
-        [number for number, synonyms in enumerate(classes.names) for _ in synonyms]
-    )
+    numbers = [number for number, synonyms in enumerate(classes.names) for _ in synonyms]
     synonyms, definitions = (
-        sentence_vectors(part.folder, texts) for texts in (names, classes.definitions)
+        sentence_vectors(part.folder, texts).numpy() for texts in (names, classes.definitions)
     )
-    return class_vectors(synonyms, numbers, definitions)
+    return torch.from_numpy(class_vectors(synonyms, np.array(numbers), definitions))
 
 
 def _check_features(metadata: Any, count: int) -> None:

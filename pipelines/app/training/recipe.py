@@ -1,4 +1,4 @@
-"""Parameters of ``bifocal train``: a recipe of ``recipes/own``, the paths of this machine, and the
+"""Parameters of ``bifocal train``: a recipe of ``recipes/own``, the files of this machine, and the
 user's values."""
 
 from collections.abc import Mapping, Sequence
@@ -7,33 +7,31 @@ from typing import Any, NamedTuple
 
 import click
 
+from bifocal.backbones.networks import (
+    SENTENCES,
+    Networks,
+    is_backbone,
+    named_networks,
+)
 from bifocal.datasets.corpora import ImageFolder
 from bifocal.onnx.image_limits import max_pixels
 from bifocal.registry import build
-from pipelines.app.encoders import SENTENCES, SMALL, small_networks, torch_encoder
-from pipelines.app.inspect import check_count
+from pipelines.app.captioned import check_count
+from pipelines.app.demo import BACKBONE, RECIPE, SHIPPED
+from pipelines.app.encoders import SMALL, small_at_hand, torch_encoder
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.stages import check_stages, stages_of_run
-from pipelines.app.training.networks import (
-    Networks,
-    demo_section,
-    features_section,
-    find_networks,
-    pointing_section,
-    recognize,
-)
 from runtime import parameters
 from runtime.s3.uri import is_remote
 
-MANY, LAST_LAYERS = 3000, "tf_efficientnet_lite2"
-"""Images with captions from which the last layers of this backbone train: better from 3,000 on,
-equal at 1,000."""
-POINTING = {"name": "ClassMixture", "model": SENTENCES}
-"""Pointing head of the recipes."""
+MANY = 3000
+"""Images with captions from which the last layers train: better from 3,000 on, equal at 1,000."""
+DEMO_SIZE = 224
+"""Pixels of a photograph's side for the backbone of ``bifocal demo``."""
 DEMO_WARNING = (
     "warning: {problem}\nThe backbone of 'bifocal demo' takes its place. It knows 1,400 drawn "
-    "scenes: it tells colors, textures and shapes apart, and recognizes nothing in "
-    "photographs. Expect results far below the results with ImageNet weights."
+    "scenes: it tells colors, textures and shapes apart, and recognizes nothing in photographs. "
+    "Expect results far below the results with ImageNet weights."
 )
 
 
@@ -46,24 +44,6 @@ class Training(NamedTuple):
     reasons: str
 
 
-def choose_recipe(
-    encoder: str | None, networks: Networks | None, count: int | None, *, last_layers: bool
-) -> Path:
-    """Return the recipe for a contrastive encoder, or for the networks at hand and a number of
-    photographs.
-
-    From ``MANY`` images on, the last layers of an EfficientNet-Lite2 train too, if ``last_layers``.
-    """
-    if encoder not in (None, SMALL):
-        name = "clip"
-    elif networks is None or networks.sentences is None:
-        name = "images"
-    else:
-        many = last_layers and (count or 0) >= MANY and recognize(networks.backbone) == LAST_LAYERS
-        name = "many" if many else "sentences"
-    return shipped_file(f"recipes/own/{name}.yaml")
-
-
 def compose(
     directory: str,
     weights: Path | None,
@@ -72,75 +52,112 @@ def compose(
     encoder: str | None = None,
     *,
     last_layers: bool = True,
+    is_here: bool = True,
 ) -> Training:
     """Return the parameters of a training on ``directory``, an absolute path or an address on S3.
 
-    ``encoder`` names a contrastive model to train heads on, or "small" for a backbone and a
-    sentence encoder; None for "small", without a sentence encoder if ``weights`` has only a
-    backbone, and without both if none are at hand.
+    Args:
+        weights: file or folder of the networks of small, or of a contrastive model.
+        encoder: name of a contrastive model to train heads on, or "small"; None for "small",
+            without a sentence encoder if ``weights`` has only a backbone, and without both if none
+            are at hand.
+        last_layers: whether the last layers may train; they need the image size of the recipe.
+        is_here: whether this machine trains; others find the networks of small by their names.
     """
-    given = _overlaid(
-        {"prepare_dataset": {"corpus": {"name": "ImageFolder", "root": directory}}},
-        recipes,
-        settings,
-    )
-    count = count_captioned(given["prepare_dataset"])  # before a download is tried
-    networks, problem = _networks(
-        encoder, weights, has_features=_has_backbone(given.get("extract_features", {}))
-    )
-    recipe = choose_recipe(encoder, networks, count, last_layers=last_layers)
-    values = parameters.load(shipped_file("params.yaml"), [recipe])
+    user = parameters.layers(recipes, settings)
+    count = count_captioned(directory, user)  # before a download is tried
+    has_features = any(map(_names_features, parameters.stated(user, "extract_features")))
+    choice, warning = choose(count, encoder, weights, last_layers, has_features, is_here)
+    source = {"corpus": {"root": directory}, "copy_images": is_remote(directory)}
     limit = {"max_pixels": max_pixels()}
-    own: dict[str, Any] = {
-        # Later commands need no S3.
-        "prepare_dataset": {
-            "corpus": {"root": directory},
-            "copy_images": is_remote(directory),
-            **limit,
-        },
-        "embed_collection": limit,
-    }
-    if encoder not in (None, SMALL):
-        own |= _contrastive_sections(str(encoder), weights)
-    if networks is not None:
-        own["extract_features"] = features_section(
-            networks.backbone, values["extract_features"]["extractor"]["name"]
-        )
-    if networks is not None and networks.sentences is not None:
-        vector = {"name": "SentenceVectors", "path": str(networks.sentences.resolve())}
-        own["vectorize_captions"] = {"vectorizer": {"vectorizers": {1: vector}}}
-    values = _overlaid(parameters.merge(values, own), recipes, settings)
-    if recipes or settings:
+    sections = {"prepare_dataset": source | limit, "embed_collection": limit}
+    own = parameters.merge(choice.values, sections)
+    values, note = fit_head(parameters.overlay(own, user), own)
+    check_weights(values, own)
+    if user:
         check_stages(values, stages_of_run())
-    used = f"encoder {encoder}" if recipe.stem == "clip" else "small encoders"
-    if "extract_features" in given:
-        used = "features of your own"
-    elif recipe.stem == "images" and networks is not None:
-        used = f"backbone {networks.backbone.name}"
-    if problem is not None:
-        click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
-        values = _overlaid(
-            parameters.merge(values, {"extract_features": demo_section()}), recipes, settings
-        )
-        used = "backbone of 'bifocal demo'"
+    if warning:
+        click.secho(warning, fg="yellow", err=True)
     photographs = "photographs" if count is None else f"{count:,} photographs"
-    return Training(fit_pointing(values, networks), recipe, f"{photographs} with captions, {used}")
+    return Training(values, choice.recipe, f"{photographs} with captions, {choice.reasons}{note}")
 
 
-def portable_training(directory: str) -> Training:
-    """Return the parameters of a training by networks that other machines download: no path but
-    ``directory``."""
-    corpus = {"name": "ImageFolder", "root": directory}
-    count = count_captioned({"corpus": corpus}) or 0
-    recipe = shipped_file(f"recipes/own/{'many' if count >= MANY else 'sentences'}.yaml")
-    values = parameters.merge(
-        parameters.load(shipped_file("params.yaml"), [recipe]),
-        {"prepare_dataset": {"corpus": corpus}},
+def choose(
+    count: int | None,
+    encoder: str | None,
+    weights: Path | None,
+    last_layers: bool,
+    has_features: bool,
+    is_here: bool,
+) -> tuple[Training, str]:
+    """Return the recipe for the networks at hand and a number of photographs, see ``compose``, and
+    a warning if none are at hand.
+
+    ``has_features``: whether the user's parameters name a backbone, so that no other one is needed.
+    """
+
+    def of(name: str, reason: str, files: Mapping[str, Any] | None = None) -> tuple[Training, str]:
+        recipe = shipped_file(f"recipes/own/{name}.yaml")
+        values = parameters.load(shipped_file("params.yaml"), [recipe])
+        return Training(parameters.merge(values, files or {}), recipe, reason), ""
+
+    if encoder not in (None, SMALL):
+        return of("clip", f"encoder {encoder}", _contrastive_sections(str(encoder), weights))
+    networks = named_networks(weights) if is_here else None
+    reason = "features of your own" if has_features else "small encoders"
+    if networks is None and is_here:
+        if has_features and encoder is None:
+            return of("images", reason)
+        try:
+            small_at_hand(None)  # their names in the recipe find them again
+        except FileNotFoundError as error:
+            if encoder == SMALL:
+                raise
+            files = {"extract_features": demo_section()}
+            choice, _ = of("images", "backbone of 'bifocal demo'", files)
+            return choice, DEMO_WARNING.format(problem=error)
+    if networks is not None and networks.sentences is None:
+        if encoder == SMALL:
+            raise ValueError(
+                f"{weights} has no sentence encoder, which the encoder small needs: name a folder "
+                "with the weights of EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
+            )
+        reason = reason if has_features else f"backbone {networks.backbone.name}"
+        return of("images", reason, {"extract_features": {"weights": _file(networks.backbone)}})
+    choice, _ = of("many" if last_layers and (count or 0) >= MANY else "sentences", reason)
+    if networks is None:
+        return choice, ""
+    return choice._replace(values=with_networks(choice.values, networks)), ""
+
+
+def with_networks(values: Any, networks: Networks) -> Any:
+    """Return parameters with files in place of the names of the networks of small."""
+    if isinstance(values, list):
+        return [with_networks(value, networks) for value in values]
+    if not isinstance(values, Mapping):
+        return values
+    files = {("model", SENTENCES): ("path", str(networks.sentences))}
+    files["weights", "Pretrained"] = "weights", _file(networks.backbone)
+    files["untrained", SMALL] = "untrained", str(networks.backbone.parent)
+    entries = (
+        files.get((name, value), (name, value)) if isinstance(value, str) else (name, value)
+        for name, value in values.items()
     )
-    return Training(values, recipe, f"{count:,} photographs with captions, small encoders")
+    return {name: with_networks(value, networks) for name, value in entries}
 
 
-def _has_backbone(section: Mapping[str, Any]) -> bool:
+def demo_section() -> dict[str, Any]:
+    """Return the section ``extract_features`` with the backbone of ``bifocal demo``, which is part
+    of the package."""
+    extractor = parameters.load(SHIPPED / RECIPE)["extract_features"]["extractor"]
+    return {"extractor": {**extractor, "size": DEMO_SIZE}, "weights": _file(SHIPPED / BACKBONE)}
+
+
+def _file(weights: Path) -> dict[str, str]:
+    return {"name": "FromFile", "path": str(weights)}
+
+
+def _names_features(section: Mapping[str, Any]) -> bool:
     """Return whether a section ``extract_features`` of the user names features of its own, not only
     a size."""
     extractor = section.get("extractor", {})
@@ -151,31 +168,23 @@ def _has_backbone(section: Mapping[str, Any]) -> bool:
     )
 
 
-def _networks(
-    encoder: str | None, weights: Path | None, *, has_features: bool
-) -> tuple[Networks | None, FileNotFoundError | None]:
-    """Return the networks of a training, and why it has none and takes the backbone of 'bifocal
-    demo'.
-
-    Args:
-        has_features: whether the user's parameters name a backbone, so that no other one is needed.
-    """
-    if encoder not in (None, SMALL):
-        return None, None
-    networks = find_networks(weights)
-    if networks is None and (encoder == SMALL or not has_features):
-        try:
-            networks = find_networks(small_networks())
-        except FileNotFoundError as error:
-            if encoder == SMALL:
-                raise
-            return None, error
-    if encoder == SMALL and (networks is None or networks.sentences is None):
+def check_weights(values: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` if a file of weights in ``own`` is not used, or is not of the backbone
+    that the recipe names."""
+    found, weights = values["extract_features"], own["extract_features"]["weights"]
+    extractor = own["extract_features"]["extractor"]
+    file = Path(weights["path"]) if isinstance(weights, Mapping) and "path" in weights else None
+    if file is None or file.is_relative_to(SHIPPED) or extractor["name"] == "OpenClip":
+        return
+    if found["weights"] != weights:
         raise ValueError(
-            f"{weights} has no sentence encoder, which the encoder small needs: name a folder "
-            "with the weights of EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
+            f"{file} is not used: --recipe or --set names other weights; leave one of them out"
         )
-    return networks, None
+    if found["extractor"].get("backbone") == extractor["backbone"] and not is_backbone(file):
+        raise ValueError(
+            f"{file} has not the weights of {extractor['backbone']}: write a recipe that names "
+            "your backbone in extract_features, and give it with --recipe"
+        )
 
 
 def _contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:
@@ -186,71 +195,50 @@ def _contrastive_sections(encoder: str, weights: Path | None) -> dict[str, Any]:
     name, file = torch_encoder(encoder, weights)
     named = {"model": name, "tag": None}
     return {
-        "extract_features": {
-            "extractor": named,
-            "weights": {"name": "FromFile", "path": str(file)},
-        },
+        "extract_features": {"extractor": named, "weights": _file(file)},
         "vectorize_captions": {"vectorizer": {**named, "path": str(file)}},
         "train_embedding": {"model": {"dim": OpenClipBackbone(name, None).dim}},
     }
 
 
-def fit_pointing(values: dict[str, Any], networks: Networks | None) -> dict[str, Any]:
-    """Return the parameters with the recipe's pointing head as far as the networks at hand allow
-    it.
+def fit_head(values: dict[str, Any], own: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the parameters without the recipe's pointing head, and words that say so, where the
+    user's values leave it no place.
 
-    Without a classifier of the backbone, or with a localizer, there is none; without a sentence
-    encoder, it compares words. The report shows the head that is exported.
+    It needs a classifier of the backbone, and no localizer. The report shows the head that is
+    exported.
     """
     extractor, export = values["extract_features"]["extractor"], values["export_onnx"]
-    head, shown = export.get("pointing"), {"name": "BackbonePointing", "head": POINTING}
-    if head == POINTING:
-        has_classifier = isinstance(extractor, dict) and (
-            extractor.get("classes") or extractor.get("classifier")
-        )
-        fits = has_classifier and not export.get("localizer")
-        head = (
-            (_downloaded_pointing() if networks is None else pointing_section(networks))
-            if fits
-            else None
-        )
-    evaluators = [
-        ref for ref in values["evaluate"]["evaluators"] if ref != shown or head is not None
-    ]
-    evaluators = [{**shown, "head": head} if ref == shown else ref for ref in evaluators]
-    return parameters.merge(
-        values, {"export_onnx": {"pointing": head}, "evaluate": {"evaluators": evaluators}}
+    given, head = own["export_onnx"].get("pointing"), export.get("pointing")
+    has_classes = isinstance(extractor, dict) and (
+        extractor.get("classes") or extractor.get("classifier")
     )
+    note = ""
+    if head is not None and head == given and (export.get("localizer") or not has_classes):
+        head, note = None, ", without a pointing head"
+    shown = {"name": "BackbonePointing", "head": given}
+    evaluators = [
+        {**shown, "head": head} if ref == shown else ref
+        for ref in values["evaluate"]["evaluators"]
+        if ref != shown or head is not None
+    ]
+    fitted = {"export_onnx": {"pointing": head}, "evaluate": {"evaluators": evaluators}}
+    return parameters.merge(values, fitted), note
 
 
-def _downloaded_pointing() -> dict[str, Any]:
-    from bifocal.text.transformer.folder import find_folder
-
-    try:
-        find_folder(SENTENCES, None)
-    except FileNotFoundError:
-        return {"name": "ClassMixture"}
-    return POINTING
-
-
-def count_captioned(section: Any) -> int | None:
-    """Return the images with captions of the folder of ``prepare_dataset``; None if they are not
-    counted, as on S3.
+def count_captioned(directory: str, user: Sequence[parameters.Layer]) -> int | None:
+    """Return the images with captions of the corpus; None if they are not counted, as on S3.
 
     Raises:
         ValueError: they are too few; archives are not opened.
     """
-    corpus = section.get("corpus") if isinstance(section, Mapping) else None
-    if isinstance(corpus, Mapping) and corpus.get("name") == ImageFolder.__name__:
-        root = str(corpus.get("root"))
-        if Path(root).is_dir():
-            return check_count(root, build("bifocal.datasets.corpora", corpus))
-    return None
-
-
-def _overlaid(
-    values: dict[str, Any], recipes: Sequence[Path], settings: Sequence[str]
-) -> dict[str, Any]:
-    for recipe in recipes:
-        values = parameters.overlay(values, recipe)
-    return parameters.with_settings(values, settings)
+    corpus: dict[str, Any] = {"name": ImageFolder.__name__, "root": directory}
+    for section in parameters.stated(user, "prepare_dataset"):
+        stated = section.get("corpus", {})
+        if not isinstance(stated, Mapping):
+            return None
+        corpus = dict(stated) if "name" in stated else corpus | stated
+    root = str(corpus.get("root"))
+    if corpus["name"] != ImageFolder.__name__ or not Path(root).is_dir():
+        return None
+    return check_count(root, build("bifocal.datasets.corpora", corpus))

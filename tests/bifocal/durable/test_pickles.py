@@ -7,11 +7,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.durable.pickles import read_pickle
+from bifocal.durable.pickles import _tensor, read_pickle, read_torch_tensors
 
 ROOT = Path(__file__).parents[3]
 NAMES = {"collections.OrderedDict": OrderedDict}
@@ -70,3 +72,33 @@ def test_one_module_imports_pickle() -> None:
         check=False,
     )
     assert found.stdout.split() == ["bifocal/durable/pickles.py"]
+
+
+SHAPES = st.lists(st.integers(1, 4), max_size=3).map(tuple)
+
+
+@given(shapes=st.lists(SHAPES, min_size=1, max_size=5), whole=st.booleans())
+def test_tensors_of_torch_survive(shapes: list[tuple[int, ...]], whole: bool) -> None:
+    kind = torch.int64 if whole else torch.float32
+    tensors = ((10 * torch.randn(shape)).to(kind) for shape in shapes)
+    state = OrderedDict(
+        (f"layer.{number}", tensor.permute(tuple(range(tensor.dim())[::-1])))
+        for number, tensor in enumerate(tensors)
+    )
+    file = BytesIO()
+    torch.save(state, file, _use_new_zipfile_serialization=False)
+    found = read_torch_tensors(file.getvalue())
+    assert list(found) == list(state)
+    for name, tensor in state.items():
+        np.testing.assert_array_equal(found[name], tensor.numpy(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("offset", "shape", "strides"),
+    [(0, (3,), (2,)), (3, (2,), (1,)), (-1, (1,), (1,)), (0, (2,), (-1,))],
+)
+def test_a_tensor_outside_of_its_storage_is_refused(
+    offset: int, shape: tuple[int], strides: tuple[int]
+) -> None:
+    with pytest.raises(ValueError, match="outside of its storage"):
+        _tensor(np.zeros(4), offset, shape, strides)

@@ -251,9 +251,7 @@ def test_a_heic_photograph_names_the_extra_that_is_missing(
     path = tmp_path / "photo.heic"
     Image.new("RGB", (64, 32)).save(path)
     monkeypatch.setattr(images, "image_formats", lambda: images.ALWAYS)
-    with pytest.raises(
-        ValueError, match=r"install the extra heic, pip install 'bifocal-vse\[heic\]'"
-    ):
+    with pytest.raises(ValueError, match=r"pip install pillow-heif"):
         open_image(path)
 
 

@@ -1,4 +1,4 @@
-"""The registered model in a local Spark: needs pyspark (``pip install bifocal-vse[spark]``) and
+"""The registered model in a local Spark: needs pyspark (``pip install '.[spark]'``) and
 Java."""
 
 import base64
@@ -26,7 +26,7 @@ def test_spark_embeds_tables_and_columns(
     tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = pytest.importorskip(
-        "pyspark.sql", reason="pyspark is not installed: pip install bifocal-vse[spark]"
+        "pyspark.sql", reason="pyspark is not installed: pip install '.[spark]'"
     )
     if shutil.which("java") is None:
         pytest.skip("java is not installed: apt-get install openjdk-17-jre-headless")

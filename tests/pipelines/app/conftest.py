@@ -91,8 +91,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
             ):  # set first: what the command sets is then undone
                 patch.setenv(name, "")
                 patch.delenv(name)
-            # An export of the packages of small takes a minute.
-            patch.setattr("pipelines.app.training.packages.is_packaged", lambda: False)
+            patch.setattr("bifocal.backbones.packages.packaged_folder", lambda _: None)
             return CliRunner().invoke(bifocal, [str(argument) for argument in arguments])
 
     return run

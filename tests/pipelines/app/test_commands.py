@@ -12,7 +12,6 @@ from PIL import Image
 import bifocal
 from bifocal.datasets import read_dataset
 from bifocal.search.collection.collection import Collection
-from pipelines.app.training.networks import recognize
 from runtime.artifacts import hash_files
 from tests.pipelines.app.conftest import Command
 
@@ -171,17 +170,3 @@ def test_errors_name_what_to_do(command: Command, photos: Path, tmp_path: Path) 
     result = command("sarch-for", "x")
     assert result.exit_code == 2
     assert command("--help").output.count("  train") == 1
-
-
-def test_weights_of_known_backbones_are_recognized(tmp_path: Path) -> None:
-    import timm
-    from safetensors.torch import save_file
-
-    for name in ("resnet18", "mobilenetv2_100"):
-        save_file(timm.create_model(name).state_dict(), tmp_path / f"{name}.safetensors")
-        assert recognize(tmp_path / f"{name}.safetensors") == name
-    save_file(
-        {"a": timm.create_model("resnet18").state_dict()["fc.bias"]}, tmp_path / "other.safetensors"
-    )
-    with pytest.raises(ValueError, match="has the weights of none of tf_efficientnet_lite2"):
-        recognize(tmp_path / "other.safetensors")

@@ -37,7 +37,7 @@ NOT_INSTALLED = (
         "langdetect",
     ),
 )
-"""Packages that ``pip install 'bifocal-vse[cpu]'`` does not install."""
+"""Packages that the extra ``cpu`` does not install."""
 LIGHT = f"""
 import sys
 from click.testing import CliRunner
@@ -56,7 +56,7 @@ assert run("search", folder + "/images/00003.jpg", "--run", folder).exit_code ==
 assert run("where", folder + "/images/00003.jpg", "red star", "--run", folder).exit_code == 0
 assert run("inspect", photos, "--page", folder + "/page.html").exit_code == 0
 assert run("export", folder + "/copy", "--run", folder).exit_code == 0
-expected = "Error: 'bifocal train' needs the package boto3: pip install 'bifocal-vse[train,cpu]'\\n"
+expected = "Error: 'bifocal train' needs the package boto3: pip install '.[train,cpu]'\\n"
 assert run("train", photos).output == expected
 assert run("evaluate", "--run", folder).exit_code == 1
 """

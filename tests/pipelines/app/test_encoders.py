@@ -20,13 +20,13 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import bifocal
+from bifocal.backbones import packages
 from bifocal.backbones.hub import download_size
+from bifocal.backbones.networks import small_networks
 from bifocal.onnx.files import model_hash
 from bifocal.search.collection.collection import Collection
 from bifocal.serving.service.models import RunSource
 from pipelines.app import encoders
-from pipelines.app.training import packages
-from pipelines.app.training.networks import find_networks
 from pipelines.app.training.recipe import compose
 from tests.bifocal.contrastive import write_clip, write_multilingual
 from tests.bifocal.hub_server import Hub, serve_hub
@@ -234,14 +234,17 @@ def test_without_options_the_best_encoder_at_hand_indexes(
         assert "encoder clip: its files are in the cache of the hub" in cached.output
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "other"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other cache"))
-    monkeypatch.setattr(packages, "is_packaged", lambda: False)
+    monkeypatch.setattr(packages, "packaged_folder", lambda _: None)
     with pytest.raises(
-        FileNotFoundError, match=r"no encoder is at hand, .* with a network .*'bifocal-vse\[small,"
+        FileNotFoundError,
+        match=r"no encoder is at hand, .* with a network .*'\S+\[search,small,cpu\]'",
     ):
         encoders.best_encoder()
-    monkeypatch.setattr(packages, "is_packaged", lambda: True)
+    monkeypatch.setattr(packages, "packaged_folder", lambda _: tmp_path)
     assert encoders.best_encoder()[::2] == ("small", 0)
-    monkeypatch.setenv("BIFOCAL_WEIGHTS", "weights")
+    file = tmp_path / "weights.safetensors"
+    file.touch()
+    monkeypatch.setenv("BIFOCAL_WEIGHTS", str(file))
     assert encoders.best_encoder() == ("small", "BIFOCAL_WEIGHTS names its networks", 0)
 
 
@@ -264,30 +267,24 @@ def test_the_networks_of_small_are_downloaded(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
-    monkeypatch.setattr(packages, "is_packaged", lambda: False)
-    backbone = hub.root / encoders.BACKBONE_REPOSITORY
+    monkeypatch.setattr(packages, "packaged_folder", lambda _: None)
+    backbone = hub.root / packages.BACKBONE
     backbone.mkdir()
     with torch.random.fork_rng(devices=[]):
-        save_file(timm.create_model(packages.BACKBONE).state_dict(), backbone / "model.safetensors")
-    write_tiny_transformer(["a photo of a dog"], folder=hub.root / encoders.SENTENCES)
-    folder = encoders.small_networks()
-    found = find_networks(folder)
-    assert found is not None
+        network = timm.create_model("tf_efficientnet_lite2")
+    save_file(network.state_dict(), backbone / "model.safetensors")
+    write_tiny_transformer(["a photo of a dog"], folder=hub.root / packages.SENTENCES)
+    found = small_networks()
     assert found.backbone.read_bytes() == (backbone / "model.safetensors").read_bytes()
     assert found.sentences is not None
     assert (found.sentences / "tokenizer.json").is_file()
     asked = len(hub.requests)
-    assert encoders.small_networks() == folder
+    assert small_networks() == found
     assert len(hub.requests) == asked
     # A training takes both, also by default.
     values = compose(str(tmp_path / "photos"), None, (), (), "small").values
     assert compose(str(tmp_path / "photos"), None, (), ()).values == values
-    assert values["extract_features"]["weights"] == {
-        "name": "FromFile",
-        "path": str(found.backbone),
-    }
-    vector = values["vectorize_captions"]["vectorizer"]["vectorizers"][1]
-    assert vector == {"name": "SentenceVectors", "path": str(found.sentences)}
+    assert values["extract_features"]["weights"] == "Pretrained"
 
 
 def test_wrong_names_say_what_to_do(

@@ -26,7 +26,11 @@ from runtime import parameters
 from tests.pipelines.compiled import ROOT, VALUES
 from tests.pipelines.local.reading_engine import ReadingEngine
 
-DEMO = FileNotFoundError("no network")
+
+def none_at_hand(weights: Path | None) -> None:
+    raise FileNotFoundError("no network")
+
+
 COLORS = ("red", "blue", "green", "white", "black")
 
 
@@ -50,9 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
-    monkeypatch.setattr(
-        "pipelines.app.training.recipe._networks", lambda *arguments, **options: (None, DEMO)
-    )
+    monkeypatch.setattr("pipelines.app.training.recipe.small_at_hand", none_at_hand)
     return tmp_path
 
 

@@ -150,8 +150,7 @@ class World:
             clean_environment({"COLUMNS": "10000", **variables}),
             contextlib.chdir(self.folder),
             mock.patch.object(sys, "argv", [name, *map(str, arguments)]),
-            # An export of the packages of small takes a minute.
-            mock.patch("pipelines.app.training.packages.is_packaged", return_value=False),
+            mock.patch("bifocal.backbones.packages.packaged_folder", return_value=None),
             contextlib.redirect_stdout(output),
             contextlib.redirect_stderr(output),
         ):

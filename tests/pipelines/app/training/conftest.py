@@ -15,10 +15,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a random backbone, a sentence encoder, and another network."""
     folder = tmp_path_factory.mktemp("weights")
     torch.manual_seed(0)
-    save_file(
-        timm.create_model("mobilenetv2_100", pad_type="same").state_dict(),
-        folder / "mobile.safetensors",
-    )
+    save_file(timm.create_model("tf_efficientnet_lite2").state_dict(), folder / "lite.safetensors")
     save_file({"other": torch.zeros(1)}, folder / "other.safetensors")
     encoder = write_tiny_transformer(["a photo of a dog"], folder=folder / "encoder")
     (encoder / "modules.json").write_text(

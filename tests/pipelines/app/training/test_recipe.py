@@ -1,7 +1,6 @@
 """Parameters of ``bifocal train``: its recipe, and weights of a file, else a download, else of the
 demo."""
 
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ import timm
 from PIL import Image
 from safetensors.torch import save_file
 
+from bifocal.backbones import packages
+from bifocal.backbones.networks import named_networks
+from bifocal.backbones.packages import BACKBONE, SENTENCES
 from components.catalog import configurable_components
-from pipelines.app.encoders import SENTENCES
 from pipelines.app.run_folder import shipped_file
-from pipelines.app.training.networks import find_networks
 from pipelines.app.training.recipe import compose
 from runtime import parameters
 from runtime.parameters import validate
@@ -33,7 +33,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("bifocal.backbones.hub.getproxies", dict)
-    monkeypatch.setattr("pipelines.app.training.packages.is_packaged", lambda: False)
+    monkeypatch.setattr("bifocal.backbones.packages.packaged_folder", lambda _: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
@@ -46,7 +46,7 @@ def test_without_a_network_the_demo_backbone_takes_the_place_of_the_weights(
     assert values["extract_features"]["weights"]["name"] == "FromFile"
     assert (recipe.name, reasons) == (
         "images.yaml",
-        "photographs with captions, backbone of 'bifocal demo'",
+        "photographs with captions, backbone of 'bifocal demo', without a pointing head",
     )
     assert values["export_onnx"]["pointing"] is None  # the backbone has no classifier
     warning = capsys.readouterr().err
@@ -65,17 +65,18 @@ def test_without_a_network_the_demo_backbone_takes_the_place_of_the_weights(
     assert chosen["export_onnx"]["pointing"] == {"name": "ClassMixture"}
 
 
-def test_by_default_the_networks_of_the_packages_train(
-    no_network: None, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_by_default_the_networks_at_hand_train_by_their_names(
+    no_network: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.app.training.packages.packaged_networks", lambda: weights)
+    monkeypatch.setattr(packages, "packaged_folder", lambda repository: tmp_path)
     values, recipe, reasons = compose(str(tmp_path / "photos"), None, (), ())
     assert (recipe.name, reasons) == ("sentences.yaml", "photographs with captions, small encoders")
-    assert values == compose(str(tmp_path / "photos"), weights, (), ()).values
+    assert str(tmp_path / "photos") in str(values)
+    values["prepare_dataset"]["corpus"]["root"] = None
+    assert str(tmp_path) not in str(values)  # other machines have the networks elsewhere
     own = ("extract_features.extractor={name: Grid, backbone: resnet18, size: 64}",)
-    assert (
-        compose(str(tmp_path / "photos"), None, (), own).reasons
-        == "photographs with captions, features of your own"
+    assert compose(str(tmp_path / "photos"), None, (), own).reasons == (
+        "photographs with captions, features of your own, without a pointing head"
     )
 
 
@@ -91,9 +92,9 @@ def test_weights_are_downloaded_from_a_mirror_where_only_the_mirror_answers(
 
     monkeypatch.setattr(socket, "create_connection", only_here)
     monkeypatch.setattr("bifocal.backbones.hub.getproxies", dict)
-    monkeypatch.setattr("pipelines.app.training.packages.is_packaged", lambda: False)
+    monkeypatch.setattr("bifocal.backbones.packages.packaged_folder", lambda _: None)
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
-    folder = tmp_path / "root" / "timm" / "tf_efficientnet_lite2.in1k"
+    folder = tmp_path / "root" / BACKBONE
     folder.mkdir(parents=True)
     save_file(timm.create_model("tf_efficientnet_lite2").state_dict(), folder / "model.safetensors")
     write_tiny_transformer(["a photo of a dog"], folder=tmp_path / "root" / SENTENCES)
@@ -101,34 +102,35 @@ def test_weights_are_downloaded_from_a_mirror_where_only_the_mirror_answers(
         values, _, reasons = compose(str(tmp_path / "photos"), None, (), ())
         assert hub.got("model.safetensors")
     assert reasons == "photographs with captions, small encoders"
-    backbone = Path(values["extract_features"]["weights"]["path"])
-    assert backbone.read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert values["extract_features"]["weights"] == "Pretrained"
 
 
 def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> None:
-    networks = find_networks(weights)
-    assert networks is not None
-    assert (networks.backbone.name, networks.sentences) == (
-        "mobile.safetensors",
-        weights / "encoder",
-    )
+    networks = named_networks(weights)
+    assert networks == (weights / "lite.safetensors", weights / "encoder")
     values = compose(str(tmp_path / "photos"), weights, (), ()).values
-    assert values["extract_features"]["extractor"]["backbone"] == "mobilenetv2_100"
-    assert values["export_onnx"]["pointing"] == {
-        "name": "ClassMixture",
-        "path": str(weights / "encoder"),
-    }
-    shown = {"name": "BackbonePointing", "head": values["export_onnx"]["pointing"]}
-    assert values["evaluate"]["evaluators"][-1] == shown
-    layers = values["extract_features"]["extractor"]["layers"]
-    assert layers == ["blocks.4", "blocks.5", "blocks.6", "bn2"]
-    assert values["vectorize_captions"]["vectorizer"]["vectorizers"][1]["path"] == str(
-        weights / "encoder"
-    )
-    assert values["train_embedding"]["closed_form"][1] == "ClassSentences"
+    head = {"name": "ClassMixture", "path": str(weights / "encoder")}
+    assert values["export_onnx"]["pointing"] == head
+    assert values["evaluate"]["evaluators"][-1] == {"name": "BackbonePointing", "head": head}
+    assert values["evaluate"]["evaluators"][1]["untrained"] == str(weights)
+    assert values["vectorize_captions"]["vectorizer"]["vectorizers"][1]["path"] == head["path"]
     validate(values, configurable_components().values())
-    with pytest.raises(ValueError, match="has the weights of none of"):
-        find_networks(tmp_path)
+    with pytest.raises(ValueError, match=r"has no \*\.safetensors with the weights of Efficient"):
+        named_networks(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "message"),
+    [
+        ("other", (), "has not the weights of tf_efficientnet_lite2.in1k: write a recipe"),
+        ("lite", ("extract_features.weights=Pretrained",), "is not used: --recipe or --set names"),
+    ],
+)
+def test_weights_that_are_not_used_are_an_error(
+    weights: Path, tmp_path: Path, file: str, settings: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        compose(str(tmp_path / "photos"), weights / f"{file}.safetensors", (), settings)
 
 
 @pytest.mark.slow
@@ -140,11 +142,7 @@ def test_with_many_images_the_last_layers_train(
     for number in range(12):
         Image.new("RGB", (40, 30)).save(photos / f"{number}.jpg")
         (photos / f"{number}.txt").write_text("a dog\n")
-    networks = shutil.copytree(weights, tmp_path / "networks")
-    save_file(
-        timm.create_model("tf_efficientnet_lite2").state_dict(), networks / "lite.safetensors"
-    )
-
+    networks = weights
     head = {"name": "ClassMixture", "path": str(networks / "encoder")}
 
     def encoder(last_layers: bool = True) -> str:
@@ -166,12 +164,12 @@ def test_with_many_images_the_last_layers_train(
 
 
 def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path) -> None:
-    file = weights / "mobile.safetensors"
+    file = weights / "lite.safetensors"
     values, recipe, reasons = compose(str(tmp_path / "photos"), file, (), ())
     assert values["export_onnx"]["pointing"] == {"name": "ClassMixture"}
     assert (recipe.name, reasons) == (
         "images.yaml",
-        "photographs with captions, backbone mobile.safetensors",
+        "photographs with captions, backbone lite.safetensors",
     )
     chosen = compose(
         str(tmp_path / "photos"), file, (), ("export_onnx.localizer=SMILERegions",)
@@ -189,25 +187,40 @@ def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path
     )
 
 
-@pytest.mark.parametrize("file", ["mobile.safetensors", ""])
-def test_a_copy_of_the_recipe_with_the_paths_has_the_same_parameters(
-    weights: Path, tmp_path: Path, file: str
+@pytest.mark.parametrize("name", ["sentences", "many", "images"])
+@pytest.mark.parametrize(
+    "change", [None, ("size: 260", "size: 224"), ("0.5, 0.5, 0.5", "0.4, 0.5, 0.6")]
+)
+def test_a_copy_of_the_recipe_is_the_training(
+    name: str,
+    change: tuple[str, str] | None,
+    weights: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As the first lines of the recipes say."""
-    values, recipe, _ = compose("/photos", weights / file, (), ())
-    text = (
-        recipe.read_text()
-        .replace("root: null", "root: /photos")
-        .replace(f"model: {SENTENCES}", f"path: {weights / 'encoder'}")
+    """As the first lines of the recipes say: only the folder and the files of this machine are set,
+    and each value of the recipe counts.
+    """
+    text = shipped_file(f"recipes/own/{name}.yaml").read_text()
+    text = text.replace(*change) if change else text
+    shipped = tmp_path / "recipes" / "own" / f"{name}.yaml"
+    shipped.parent.mkdir(parents=True)
+    shipped.write_text(text)
+    original = shipped_file
+    monkeypatch.setattr(
+        "pipelines.app.training.recipe.shipped_file",
+        lambda file: shipped if file.endswith(f"own/{name}.yaml") else original(file),
     )
+    monkeypatch.setattr("pipelines.app.training.recipe.MANY", 0 if name == "many" else 10**9)
+    source = weights / "lite.safetensors" if name == "images" else weights
+    found = compose("/photos", source, (), ())
+    assert found.recipe == shipped
     copy = tmp_path / "copy.yaml"
-    copy.write_text(text)
-    own = parameters.load(shipped_file("params.yaml"), [copy])
-    own["extract_features"] |= {
-        name: values["extract_features"][name] for name in ("extractor", "weights")
-    }
-    if file:  # no sentence encoder
-        own["export_onnx"]["pointing"] = own["evaluate"]["evaluators"][-1]["head"] = {
-            "name": "ClassMixture"
-        }
-    assert own == values
+    weights_value = f"{{name: FromFile, path: {weights / 'lite.safetensors'}}}"
+    copy.write_text(
+        text.replace("root: null", "root: /photos")
+        .replace(f"model: {SENTENCES}", f"path: {weights / 'encoder'}")
+        .replace("weights: Pretrained", f"weights: {weights_value}")
+        .replace("untrained: small", f"untrained: {weights if name != 'images' else 'small'}")
+    )
+    assert parameters.load(shipped_file("params.yaml"), [copy]) == found.values
