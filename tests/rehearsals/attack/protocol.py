@@ -199,14 +199,19 @@ def send_work(server: Server) -> Statuses:
         "k": 100,
         "offset": 900,
     }
+    # Of words that are repeated; a filter above the limit.
+    hybrid = {"text": (words * 12)[:9990], "mode": "hybrid"}
+    days = {"where": {"split": [f"2{day:03}-01-01" for day in range(4500)]}, "text": "a star"}
     infer = {"inputs": [{"name": "text", "shape": [64], "datatype": "BYTES", "data": [words] * 64}]}
     bodies = [
         (SEARCH, search),
         (SEARCH, short),
+        (SEARCH, hybrid),
+        (SEARCH, days),
         (INFER, infer),
         ("/api/v1/explain", {"id": item, "text": words}),
     ]
-    contents = [request(path, json.dumps(body).encode()) for path, body in bodies] * 50
+    contents = [request(path, json.dumps(body).encode()) for path, body in bodies] * 34
 
     def send(content: bytes) -> bytes:
         return exchange(server, content, seconds=8)
