@@ -22,15 +22,17 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "MultiLevelHeatmap": {"name": "MultiLevelEncoder", "levels": 2},
     "PerRegionLocalizer": {"name": "ProjectionEncoder", "hidden": 5},
     "SMILERegions": {"name": "SMILEEncoder"},
-    "SmoothedActivations": {"name": "SMILEEncoder"},
 }
-"""An image encoder of each localizer."""
-CHOSEN_BY_NAME = ("SmoothedActivations",)
-"""Localizers that no encoder has as its own."""
+"""Image encoders that have a localizer of their own, by its name."""
 NEEDS_ONE_VECTOR = ("BEANHeatmap", "PerRegionLocalizer", "SmoothedActivations")
 """Localizers that work with a LinearEncoder."""
 LOCALIZERS = sorted(registry.registered(PACKAGE).keys() - {"AutoLocalizer"})
 INPUT_DIM, DIM, IMAGES = 5, 6, 3
+
+
+def encoder_of(name: str) -> dict[str, Any]:
+    """Return an image encoder whose regions a localizer reads."""
+    return ENCODERS.get(name, {"name": "SMILEEncoder"})
 
 
 def new_encoder(ref: dict[str, Any]) -> ImageEncoder:
@@ -62,11 +64,9 @@ class TestEveryLocalizer:
         assert localizer.text_context in ("phrase", "sentence")
 
     def test_is_the_own_localizer_of_its_encoder(self, name: str) -> None:
-        encoder = new_encoder(ENCODERS[name])
+        encoder = new_encoder(encoder_of(name))
         model = SimpleNamespace(image_encoder=encoder)
-        assert (type(AutoLocalizer().for_model(model)).__name__ == name) == (
-            name not in CHOSEN_BY_NAME
-        )
+        assert (type(AutoLocalizer().for_model(model)).__name__ == name) == (name in ENCODERS)
         localizer = registry.build(PACKAGE, name)
         same = localizer.for_model(model)
         assert (type(same), same.text_context, same.k) == (
@@ -76,7 +76,7 @@ class TestEveryLocalizer:
         )
 
     def test_scores_every_region_and_no_other(self, name: str) -> None:
-        (regions, texts), encoder = new_batch(name), new_encoder(ENCODERS[name])
+        (regions, texts), encoder = new_batch(name), new_encoder(encoder_of(name))
         scores, boxes = registry.build(PACKAGE, name)(encoder, regions, texts)
         assert scores.shape == (IMAGES, 4)
         assert scores.dtype == torch.float32
@@ -85,13 +85,13 @@ class TestEveryLocalizer:
         assert (scores[~regions.mask[:, :4]] == -torch.inf).all()
 
     def test_points_inside_the_image(self, name: str) -> None:
-        (regions, texts), encoder = new_batch(name), new_encoder(ENCODERS[name])
+        (regions, texts), encoder = new_batch(name), new_encoder(encoder_of(name))
         points = peak_points(registry.build(PACKAGE, name)(encoder, regions, texts))
         assert ((points > 0) & (points < 1)).all()
 
     def test_encodes_once_for_several_texts(self, name: str) -> None:
         (regions, texts), localizer = new_batch(name), registry.build(PACKAGE, name)
-        encoder = new_encoder(ENCODERS[name])
+        encoder = new_encoder(encoder_of(name))
         vectors, rows = localizer.encode(encoder, regions), torch.tensor([2, 0, 0])
         repeated = RegionBatch(*(part[rows] for part in regions))
         torch.testing.assert_close(
@@ -101,7 +101,7 @@ class TestEveryLocalizer:
 
     def test_scores_images_independently(self, name: str) -> None:
         (regions, texts), localizer = new_batch(name), registry.build(PACKAGE, name)
-        encoder = new_encoder(ENCODERS[name])
+        encoder = new_encoder(encoder_of(name))
         scores = localizer(encoder, regions, texts).scores
         for row in range(IMAGES):
             alone = localizer(
@@ -113,7 +113,7 @@ class TestEveryLocalizer:
 
     def test_moves_the_scores_with_the_regions(self, name: str) -> None:
         (regions, texts), localizer = new_batch(name), registry.build(PACKAGE, name)
-        encoder, order = new_encoder(ENCODERS[name]), torch.tensor([2, 0, 3, 1])
+        encoder, order = new_encoder(encoder_of(name)), torch.tensor([2, 0, 3, 1])
         levels = regions.mask.shape[1] // 4
         columns = torch.cat([order + 4 * level for level in range(levels)])
         moved = localizer(encoder, RegionBatch(*(part[:, columns] for part in regions)), texts)
@@ -123,7 +123,7 @@ class TestEveryLocalizer:
 
     def test_reads_words_only_in_the_context_of_a_sentence(self, name: str) -> None:
         (regions, texts), localizer = new_batch(name), registry.build(PACKAGE, name)
-        vectors = localizer.encode(new_encoder(ENCODERS[name]), regions)
+        vectors = localizer.encode(new_encoder(encoder_of(name)), regions)
         words = [normalize(torch.rand(2, DIM), dim=1)] * IMAGES
         same = localizer.score(vectors, texts, words).scores.equal(
             localizer.score(vectors, texts).scores
@@ -132,7 +132,7 @@ class TestEveryLocalizer:
 
     def test_offers_candidates_that_share_its_vectors(self, name: str) -> None:
         (regions, texts), localizer = new_batch(name), registry.build(PACKAGE, name)
-        vectors = localizer.encode(new_encoder(ENCODERS[name]), regions)
+        vectors = localizer.encode(new_encoder(encoder_of(name)), regions)
         candidates = localizer.candidates(DIM)
         assert list(candidates) == sorted(candidates)
         assert bool(candidates) == (localizer.k is not None)
