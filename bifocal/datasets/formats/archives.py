@@ -5,11 +5,9 @@ import errno
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
-from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 
@@ -32,14 +30,6 @@ HEADERS = (
 )
 MAX_RATIO = 200
 """Unpacked bytes per packed byte of a whole archive; photographs hardly shrink."""
-DAMAGES = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    LZMAError,
-    EOFError,
-    NotImplementedError,
-)
 NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 """Errors of a file system on the name of one file, such as the name of a folder beside it."""
 MAX_MEMBERS, MAX_LEVELS, MAX_NAME, MAX_HEADER = 1_000_000, 32, 255, 2**20
@@ -64,6 +54,10 @@ class Member(NamedTuple):
     reason: str | None
 
 
+class UnusableArchiveError(ValueError):
+    """An archive cannot be unpacked."""
+
+
 def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
     """Write the regular files of an archive to ``folder``; return the skipped members with
     reasons."""
@@ -79,7 +73,7 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             )
             members, written = members + 1, written + max(member.size, BLOCK)
             if written > allowed or members > MAX_MEMBERS:
-                raise ValueError(
+                raise UnusableArchiveError(
                     f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} "
                     f"times its own size, or to more than {MAX_MEMBERS:,} files: this is not "
                     "an archive of photographs"
@@ -104,14 +98,14 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
                 continue
             with content, file:
                 shutil.copyfileobj(_Limited(content, member), file)
-    except (*DAMAGES, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (
-            None,
-            errno.EINVAL,
-        ):  # of the disk, not of the archive
-            raise
-        raise ValueError(
-            f"{archive} is damaged or not an archive: {error}; pack it again"
+    except UnusableArchiveError:
+        raise
+    except Exception as error:  # the readers raise others than their own on damaged headers
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # of the disk, not of the archive
+        reason = str(error) or type(error).__name__
+        raise UnusableArchiveError(
+            f"{archive} is damaged or not an archive: {reason}; pack it again"
         ) from error
     return rejected
 

@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bifocal.datasets.formats.archives import unpack
 from tests.bifocal.datasets.corpora.image_folder.writers import add, picture
@@ -168,3 +170,62 @@ def test_names_that_no_folder_can_have_are_members_faults(tmp_path: Path) -> Non
             == "its name is not UTF-8: rename it"
         )
         assert len(rejected) == len(names) - 2 - (archive == "names.zip")
+
+
+def header(name: str, size: int, kind: bytes) -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.type = size, kind
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def extended(text: str) -> bytes:
+    content = text.encode()
+    return header("x", len(content), b"x") + content.ljust(-(-len(content) // 512) * 512, b"\0")
+
+
+HOSTILE = {
+    "chained values": extended("11 path=abc\n") * 3000,
+    "chained names": (header("././@LongLink", 5, b"L") + b"abcd\0".ljust(512, b"\0")) * 3000,
+    "a length of 20 digits": extended("99999999999999999999 path=a\n"),
+    "a sparse file without a map": extended(
+        "22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n29 GNU.sparse.realsize=999999\n"
+    ),
+    "a size of 20 digits": extended("30 size=99999999999999999999\n\n"),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_header_is_one_error_that_names_the_archive(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "a.tar").write_bytes(content + header("a.jpg", 0, b"0") + bytes(1024))
+    try:
+        unpack(tmp_path / "a.tar", tmp_path / "in")
+    except ValueError as error:
+        assert str(error).startswith(f"{tmp_path / 'a.tar'} ")  # noqa: PT017
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] in (
+        ["a.tar"],
+        ["a.tar", "a.jpg"],
+    )
+
+
+@given(
+    blocks=st.lists(
+        st.tuples(
+            st.sampled_from([b"x", b"g", b"L", b"K", b"S", b"0", b"5"]), st.binary(max_size=60)
+        ),
+        max_size=5,
+    )
+)
+def test_any_headers_are_members_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[tuple[bytes, bytes]]
+) -> None:
+    folder = tmp_path_factory.mktemp("tar")
+    content = b"".join(
+        header("a", len(text), kind) + text.ljust(512, b"\0") for kind, text in blocks
+    )
+    (folder / "a.tar").write_bytes(content + bytes(1024))
+    try:
+        unpack(folder / "a.tar", folder / "in")
+    except ValueError as error:
+        assert str(error).startswith(f"{folder / 'a.tar'} ")  # noqa: PT017
