@@ -1,13 +1,14 @@
 """Captions, metadata and image files of the items of an index."""
 
 from functools import lru_cache
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 
 from bifocal.datasets.base import META
-from bifocal.durable import path_inside
+from bifocal.durable import open_inside, path_inside
 from bifocal.onnx.files import plain
 
 CACHED = 4096
@@ -44,6 +45,12 @@ class Items:
             return path_inside(self._folder, name)
         except ValueError:
             return None
+
+    def open(self, row: int) -> BufferedReader:
+        """Open the file of an item's image; ``OSError`` or ``ValueError`` if there is none."""
+        if self._folder is None:
+            raise FileNotFoundError(f"item {row} has no image file")
+        return open_inside(self._folder, str(self._value("image", row)))
 
     def _facts(self, row: int) -> dict[str, Any]:
         """Return the fields of ``ItemFacts``."""

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 from bifocal.onnx.files import json_text
@@ -216,13 +217,16 @@ def api_router(handlers: Handlers) -> APIRouter:
         """Return the image file of an item as it is, with its EXIF data; 403 if the service sends
         no originals."""
         file, kind = await handlers.original(id)
+        name = handlers.item(id).name
         headers = {"cache-control": "private, no-cache"}
+        # The open file, which another one at its place does not replace; the task keeps it open.
         return FileResponse(
-            file,
+            f"/dev/fd/{file.fileno()}",
             headers=headers,
             media_type=kind,
-            filename=file.name,
+            filename=name,
             content_disposition_type="inline",
+            background=BackgroundTask(file.close),
         )
 
     @router.get(

@@ -4,6 +4,7 @@ use."""
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +39,7 @@ from bifocal.serving.service.turns import Threads, Turns
 T = TypeVar("T")
 MAX_LETTERS = 4_000_000
 """Characters of all sentences of a request."""
+NO_IMAGE = "this machine does not have the image of this item"
 WRITE_SECONDS = 10
 """Time for a deletion: a registry may be slow, and its client waits no longer."""
 SMALL = 1_000_000
@@ -269,11 +271,15 @@ class Handlers:
         size = file.stat().st_size if file is not None and file.is_file() else None
         return ItemDetails(**model.items.facts(row), bytes=size)
 
-    async def original(self, item_id: str) -> tuple[Path, str]:
-        """Return the image file of an item, and its media type."""
+    async def original(self, item_id: str) -> tuple[BufferedReader, str]:
+        """Return the open image file of an item, and its media type."""
         if not self.settings.originals:
             raise HTTPException(403, "this service sends no original files")
-        file = self._file(*self._row(item_id))
+        model, row = self._row(item_id)
+        try:
+            file = await asyncio.to_thread(model.items.open, row)
+        except (OSError, ValueError) as error:
+            raise HTTPException(404, NO_IMAGE) from error
         return file, await self.run(media_type, file)
 
     async def thumbnail(self, item_id: str, side: int) -> tuple[bytes, str]:
@@ -361,5 +367,5 @@ class Handlers:
     def _file(self, model: SearchModel, row: int) -> Path:
         file = model.items.file(row)
         if file is None or not file.is_file():
-            raise HTTPException(404, "this machine does not have the image of this item")
+            raise HTTPException(404, NO_IMAGE)
         return file

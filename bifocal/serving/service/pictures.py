@@ -5,7 +5,7 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TypeVar
 
@@ -150,13 +150,13 @@ class ThumbnailCache:
         self._size -= len(self._kept.pop((item_id, side), (0, b""))[1])
 
 
-def media_type(file: Path) -> str:
+def media_type(file: BufferedReader) -> str:
     """Return the media type of an image file by its header; ``ValueError`` for any other file."""
     try:
-        with file.open("rb") as opened, open_header(opened) as image:
+        with open_header(file) as image:
             return str(image.get_format_mimetype())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{file.name} is not an image that can be read") from error
+        raise ValueError("the original is not an image that can be read") from error
 
 
 def thumbnail(file: Path, side: int) -> bytes:

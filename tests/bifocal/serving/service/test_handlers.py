@@ -279,3 +279,33 @@ def test_a_registry_that_hangs_delays_no_search(
             )
             assert {answer.result().status_code for answer in deleting} == {503}
         leave.set()
+
+
+def test_an_original_is_the_file_that_was_opened(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that takes the place of the image between two looks is not followed."""
+    model, secret = RunSource(run_folder).load(), tmp_path / "secret.jpg"
+    source = model.items.file(3)
+    assert source is not None
+    file = tmp_path / "root" / model.items._value("image", 3)
+    file.parent.mkdir(parents=True)
+    shutil.copyfile(source, file)
+    model.items._folder = tmp_path / "root"
+    secret.write_bytes(b"secret" + file.read_bytes())
+    content, type_of = file.read_bytes(), handlers.media_type
+
+    seen = []
+
+    def exchanged(opened: Any) -> str:
+        seen.append(opened)
+        file.unlink()
+        file.symlink_to(secret)
+        return type_of(opened)
+
+    monkeypatch.setattr(handlers, "media_type", exchanged)
+    with client(LoadedSource(model), originals=True) as opened:
+        address = "/api/v1/original?id=test-00003"
+        assert opened.get(address).content == content
+        assert opened.get(address, headers={"range": "bytes=0-3"}).status_code == 404
+    assert [file.closed for file in seen] == [True]

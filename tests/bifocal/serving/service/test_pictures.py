@@ -169,11 +169,10 @@ def test_a_thumbnail_above_the_limit_of_the_own_disk_is_not_decoded(
 
 
 def test_the_media_type_is_the_header_s_and_never_that_of_a_page(tmp_path: Path) -> None:
-    assert (
-        media_type(photograph(tmp_path / "photo.jpg").rename(tmp_path / "photo.html"))
-        == "image/jpeg"
-    )
+    with photograph(tmp_path / "photo.jpg").rename(tmp_path / "photo.html").open("rb") as file:
+        assert media_type(file) == "image/jpeg"
+        assert not file.closed
     page = tmp_path / "page.jpg"
     page.write_text("<svg><script>alert(1)</script></svg>")
-    with pytest.raises(ValueError, match=r"page\.jpg is not an image"):
-        media_type(page)
+    with page.open("rb") as file, pytest.raises(ValueError, match="is not an image"):
+        media_type(file)
