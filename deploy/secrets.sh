@@ -15,6 +15,8 @@ for overlay in "$@"; do
   for example in "$overlay"/secrets/*.example; do
     [ -e "$example" ] || { echo "deploy/overlays/$overlay has no secrets/*.example: copy an overlay" >&2; exit 1; }
     file=${example%.example} partial=${example%.env.example}.partial.env left=()  # git ignores *.env
+    ignored=0; git check-ignore -q "$file" 2> /dev/null || ignored=$?  # 1: not ignored; 128: no git
+    [ "$ignored" != 1 ] || { echo "git would commit deploy/overlays/$file: add it to .gitignore" >&2; exit 1; }
     if [ -e "$file" ]; then echo "kept    deploy/overlays/$file"; continue; fi
     while IFS= read -r line; do
       case ${file##*/}:$line in

@@ -68,7 +68,7 @@ kubectl apply --server-side -k "$trainer/runtimes?ref=$TRAINER"
 
 say "MLflow, permissions, bucket, retries"
 kubectl wait --namespace kubeflow --for=condition=Available deployment --all --timeout=1200s
-kubectl label namespace kubeflow bifocal/mlflow-client=true
+kubectl label namespace kubeflow bifocal/mlflow-client=true bifocal/s3=true
 kubectl patch configmap workflow-controller-configmap --namespace kubeflow --type merge --patch-file deploy/retries.yaml
 kubectl kustomize deploy/overlays/kind > "$work/rendered.yaml"
 sed -e "s#image: localhost/bifocal:cpu#image: $cpu#" -e "s#image: localhost/bifocal:tracking#image: $tracking#" \

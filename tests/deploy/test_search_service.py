@@ -1,7 +1,18 @@
 """The search service on a cluster: its options, probes, replicas and network."""
 
 import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from starlette.testclient import TestClient
@@ -13,6 +24,7 @@ from bifocal.serving.service.settings import Settings
 from pipelines.app.serve import GRACE_SECONDS, serve_command
 from pipelines.kubeflow import resources
 from tests.deploy.documents import Render, containers, find, pods
+from tests.mlflow_server import free_port
 
 ROOT = Path(__file__).parents[2]
 PROBES = ("startup", "liveness", "readiness")
@@ -44,7 +56,8 @@ def test_the_search_service_is_started_probed_and_ended_as_it_expects(
     overlay: str, render: Render
 ) -> None:
     ((_, pod),) = pods(render(f"overlays/{overlay}"))
-    (container,) = pod["containers"]
+    container, *proxies = pod["containers"]
+    assert [proxy["name"] for proxy in proxies] == ["proxy"] * (overlay == "search")
     program = ["python", "-m", "bifocal", "serve"]
     assert container["args"][: len(program)] == program
     options = {option for parameter in serve_command.params for option in parameter.opts}
@@ -114,3 +127,101 @@ def test_the_search_service_is_scaled_protected_and_reaches_mlflow(render: Rende
         if entry["name"] == "MLFLOW_TRACKING_URI"
     )
     assert address == resources.load().environment["MLFLOW_TRACKING_URI"]
+
+
+def test_clients_reach_the_service_by_its_proxy(render: Render) -> None:
+    documents = render("overlays/search")
+    (port,) = find(documents, "Service", "search")["spec"]["ports"]
+    pod = find(documents, "Deployment", "search")["spec"]["template"]["spec"]
+    service, proxy = pod["containers"]
+    assert [named["name"] for named in proxy["ports"]] == [port["targetPort"]]
+    configuration = (ROOT / "deploy/base/search/nginx.conf").read_text()
+    assert f"listen {proxy['ports'][0]['containerPort']};" in configuration
+    assert f"server 127.0.0.1:{service['ports'][0]['containerPort']};" in configuration
+    assert "--trusted-proxy=127.0.0.1" in service["args"]
+    # The proxy stays until the service has ended its requests.
+    waits = [part["lifecycle"]["preStop"]["sleep"]["seconds"] for part in (service, proxy)]
+    assert waits[0] + GRACE_SECONDS <= waits[1] < pod["terminationGracePeriodSeconds"]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "name"),
+    [("search", "search"), ("kserve", "bifocal"), ("mlflow", "mlflow"), ("mlflow", "postgres")],
+)
+def test_every_service_has_rules_of_both_directions(
+    overlay: str, name: str, render: Render
+) -> None:
+    spec = find(render(f"overlays/{overlay}"), "NetworkPolicy", name)["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    reached = [rule for rule in spec["egress"] if not rule.get("to")]
+    assert not reached, "a rule without a peer reaches everything"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_the_proxy_ends_slow_headers_and_counts_connections(tmp_path: Path) -> None:
+    port, behind = free_port(), free_port()
+    text = (ROOT / "deploy/base/search/nginx.conf").read_text()
+    for old, new in (
+        ("listen 8081", f"listen 127.0.0.1:{port}"),
+        ("127.0.0.1:8080", f"127.0.0.1:{behind}"),
+        ("/tmp/", f"{tmp_path}/"),
+        ("client_header_timeout 10s", "client_header_timeout 1s"),
+        ("limit_conn address 256", "limit_conn address 4"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "nginx.conf").write_text(text)
+    seen = []
+
+    class Service(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.headers["host"], self.headers["x-forwarded-for"]))
+            time.sleep(1)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", behind), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    command = [
+        "nginx",
+        "-c",
+        str(tmp_path / "nginx.conf"),
+        "-p",
+        str(tmp_path),
+        "-g",
+        "daemon off;",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def ask(_: int) -> int:
+        with suppress(HTTPError):
+            return int(urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30).status)
+        return 429
+
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                connection = socket.create_connection(("127.0.0.1", port), 10)
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        with connection:
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+            with suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+        with ThreadPoolExecutor(12) as threads:
+            statuses = Counter(threads.map(ask, range(12)))
+        assert statuses[200] >= 4
+        assert statuses[429] >= 1
+        assert set(seen) == {(f"127.0.0.1:{port}", "127.0.0.1")}
+    finally:
+        process.terminate()
+        process.wait(30)
+        server.shutdown()

@@ -182,3 +182,13 @@ def test_keys_of_other_overlays_are_not_taken_and_missing_secrets_are_one_senten
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     assert result.returncode == 1
     assert "a name or password is missing: run deploy/secrets.sh" in result.stderr
+
+
+def test_secrets_that_git_would_commit_are_refused(overlays: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(overlays.parents[1])], check=True)
+    done = subprocess.run(
+        [overlays.parent / "secrets.sh", "search"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "git would commit deploy/overlays/search/secrets/search.env" in done.stderr
+    assert not list(overlays.rglob("*.env"))
