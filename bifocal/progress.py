@@ -48,6 +48,11 @@ def track(
     return _lines(items, task, total, done, status)
 
 
+def plain(text: object, length: int = 160) -> Text:
+    """Return a text of somebody else for ``rich``: printable, cut, and without markup."""
+    return Text(printable(text)[:length])
+
+
 def printable(text: object) -> str:
     r"""Return a text whose control characters are escaped: a name cannot change the terminal, or
     write a line.

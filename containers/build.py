@@ -5,7 +5,7 @@
       --name registry.example/bifocal --push
 
 The base image must have a digest, because the content of a tag changes. An image contains the
-tracked and the untracked files of the checkout, without ignored ones. The build mounts the
+tracked files of the checkout. The build mounts the
 certificates of this machine as a secret, because a proxy may have its own; no image contains them.
 ``images.json`` holds the digests, for ``python -m pipelines compile --images images.json``;
 ``images.cpu.cdx.json`` beside it lists the packages of the image (``containers/sbom.py``).
@@ -136,9 +136,16 @@ def build_command(
 
 
 def copy_checkout(context: Path) -> None:
-    """Copy the tracked and untracked files, without ignored ones, to ``context``."""
-    listed = git("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *FILES)
-    for name in filter(lambda name: (ROOT / name).is_file(), listed.split("\0")):
+    """Copy the tracked files to ``context``: others may be secrets.
+
+    Raises:
+        ValueError: one of them is a link, whose target may be anywhere.
+    """
+    for name in git("ls-files", "-z", "--", *FILES).split("\0"):
+        if not (ROOT / name).is_file():  # deleted
+            continue
+        if (ROOT / name).resolve() != ROOT.resolve() / name:
+            raise ValueError(f"{name} is a link: replace it by its file, and commit that")
         (context / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, context / name)
 

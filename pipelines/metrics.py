@@ -8,19 +8,23 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
+from bifocal.progress import plain
+
 DIRECTIONS = {"caption_retrieval": "caption retrieval", "image_retrieval": "image retrieval"}
 
 
 def ranking_table(folder: Path) -> RenderableType:
     """Return the table of ``folder/artifacts/ranking_metrics/metrics.json``."""
     metrics = _read(folder / "artifacts" / "ranking_metrics" / "metrics.json")
-    table = Table(title=f"{metrics['task']}: {metrics['measure'].replace('_', ' ')}, times 100")
+    table = Table(
+        title=plain(f"{metrics['task']}: {metrics['measure'].replace('_', ' ')}, times 100")
+    )
     for column in ("loss", "val", "test"):
         table.add_column(column, justify="left" if column == "loss" else "right")
     for role in ("loss", "surrogate"):
         if role in metrics:
             values = (metrics[role][split] for split in ("validation", "test"))
-            table.add_row(metrics[role]["name"], *(f"{100 * value:.1f}" for value in values))
+            table.add_row(plain(metrics[role]["name"]), *(f"{100 * value:.1f}" for value in values))
     return table
 
 
@@ -36,7 +40,7 @@ def metrics_table(folder: Path) -> RenderableType:
         return Group(_retrieval_table(metrics), *_pointing(metrics), report)
     table = Table("metric", Column("value", justify="right"), title="Summary of the evaluation")
     for name, value in _read(folder / "artifacts" / "metrics" / "summary.json").items():
-        table.add_row(name, f"{value:.1f}")
+        table.add_row(plain(name), f"{value:.1f}")
     return Group(table, *_pointing(metrics), report)
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from html import escape
 from urllib.parse import quote, quote_plus, unquote
@@ -17,18 +17,26 @@ MIN_LENGTH = 6
 words."""
 USERINFO = re.compile(r"(?<=://)[^\s/?#'\"]+@(?:[^\s'\"]*@)?")
 """Up to the last "@": a password may have characters that belong quoted."""
-_NAMES = r"(?:password|passwd|pwd|secret|token|access_token|api_?key|x-amz-(?:signature|credential|security-token))"
+_NAMES = (
+    r"(?:password|passwd|pwd|secret|token|access_token|(?:api|access|account)_?key"
+    r"|x-amz-(?:signature|credential|security-token))"
+)
 ASSIGNMENT = re.compile(
     rf"(?i)(\b{_NAMES}=|[?&](?:key|sig|signature)=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&\"',;]+"
 )
 AUTHORIZATION = re.compile(
-    r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+)[\w.~+/=-]+"
+    r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|\bbearer\s+)[\w.~+/=-]+"
 )
-HEADER = re.compile(r"(?i)(\b(?:x-api-key|(?:set-)?cookie)\b[\"']?\s*[:=]\s*[\"']?)[^\r\n\"']+")
+HEADER = re.compile(
+    r"(?i)(\b(?:x-[\w-]*(?:key|token)|(?:set-)?cookie)\b[\"']?\s*[:=]\s*[\"']?)[^\r\n\"']+"
+)
+PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|$)", re.DOTALL)
 SECRET_NAME = re.compile(
-    r"(?i)(^|_)(PASS|PASSWORD|PASSWD|PASSPHRASE|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|COOKIES?|API_?KEYS?"
-    r"|(ADMIN|ACCESS|ENCRYPTION|PRIVATE)_KEY|CONNECTION_STRING|\w*WEBHOOK\w*|NOTICE_URL|OTLP_(\w+_)?HEADERS)(_KEY)?$"
+    r"(?i)((^|_)(PASS|PASSWORD|PASSWD|PASSPHRASE|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|COOKIES?"
+    r"|(ADMIN|ACCESS|ACCOUNT|ENCRYPTION|PRIVATE|SIGNING|SSH)_?KEY|CONNECTION_STRING|\w*WEBHOOK\w*"
+    r"|NOTICE_URL|SLACK_URL|OTLP_(\w+_)?HEADERS|AUTH|BEARER|DSN|JWT|PAT|SAS)|_PWD|API_?KEYS?)(_KEY)?$"
 )
+USER_NAME = re.compile(r"(?i)(?<=_)USER(NAME)?$")
 
 
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
@@ -44,9 +52,24 @@ def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
     if spelled:
         # Longest first: one secret may contain another.
         text = re.sub("|".join(map(_pattern, sorted(spelled, key=len, reverse=True))), HIDDEN, text)
-    for pattern in (ASSIGNMENT, AUTHORIZATION, HEADER):
+    for pattern in (ASSIGNMENT, AUTHORIZATION, HEADER, PRIVATE_KEY):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return USERINFO.sub(f"{HIDDEN}@", text)
+
+
+def without_credentials(address: str) -> str:
+    """Return an address without the password or the token before its host.
+
+    >>> without_credentials("https://ci:token@git.example/a.git")
+    'https://git.example/a.git'
+    >>> without_credentials("ssh://git@git.example/a.git")
+    'ssh://git@git.example/a.git'
+    """
+    scheme, separator, rest = address.partition("://")
+    user = "[^/?#]*" if scheme.lower().startswith("http") else "[^/?#@]*:[^/?#]*"
+    # A password may have characters that belong quoted: a port has digits only.
+    rest = re.sub(rf"^(?:[^/?#@]*:(?!\d+(?:[/?#]|$))\S*|{user})@", "", rest)
+    return f"{scheme}{separator}{rest}"
 
 
 def print_traceback() -> None:
@@ -58,6 +81,10 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the secret values in ``environment``: values of variables with such names, and
     passwords in URLs."""
     for name, value in environment.items():
+        for kind in ("PASSWORD", "PASSWD", "PASS", "PWD") if USER_NAME.search(name) else ():
+            password = environment.get(USER_NAME.sub(kind, name.upper()))
+            for encode in (b64encode, urlsafe_b64encode) if password else ():
+                yield encode(f"{value}:{password}".encode()).decode()
         if SECRET_NAME.search(name):
             yield from (value, *re.split("[,;]", value))  # keys of several clients
             if re.search("(?i)COOKIE|HEADERS", name):
@@ -84,7 +111,6 @@ def _passwords(url: str) -> Iterator[str]:
 def _forms(secret: str) -> set[str]:
     """Return the spellings of a secret in texts, addresses, JSON and HTML."""
     quoted = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
-    quoted |= {re.sub("%..", lambda escaped: escaped[0].lower(), form) for form in quoted}
     quoted |= {quote(form) for form in quoted}  # once more, as an argument of another address
     texts = {
         secret,
@@ -93,11 +119,17 @@ def _forms(secret: str) -> set[str]:
         json.dumps(secret)[1:-1],
         repr(secret.encode())[2:-1],
     }
-    return quoted | texts | {b64encode(secret.encode()).decode()}
+    data = secret.encode()
+    return quoted | texts | {b64encode(data).decode(), urlsafe_b64encode(data).decode(), data.hex()}
 
 
 def _pattern(form: str) -> str:
     """Return the pattern of a spelling, also in a ``repr`` within others: with backslashes before
-    quotes."""
+    quotes; and with percent codes in both cases."""
     letters = {"\\": r"\\+", "'": r"\\*'", '"': r'\\*"'}
-    return "".join(letters.get(letter, re.escape(letter)) for letter in form)
+    parts = re.split("(%(?:25)*[0-9A-Fa-f]{2})", form)
+    return "".join(
+        f"(?i:{part})" if number % 2 else letters.get(letter, re.escape(letter))
+        for number, part in enumerate(parts)
+        for letter in (part[:1] if number % 2 else part)
+    )

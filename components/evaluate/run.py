@@ -111,7 +111,7 @@ def _escape_formula(cell: object) -> object:
     """Return a cell that no spreadsheet runs as a formula: phrases and ids come from users."""
     return (
         f"'{cell}"
-        if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        if isinstance(cell, str) and cell.startswith(tuple("=+-@\t\r\n＝＋－＠"))
         else cell
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from bifocal.progress import printable
+from bifocal.progress import plain
 from pipelines.app.captioned import check_count
 from pipelines.app.run_folder import FolderOrAddress, shipped_file
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bifocal.datasets.corpora import ImageFolder
     from bifocal.datasets.inspection import Inspection
 
+LONG = 2000
+"""Characters of a text of several names."""
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -130,10 +132,11 @@ def findings_tables(inspection: "Inspection") -> "RenderableType":
     """Return the tables of contents and of findings."""
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     contents = Table(show_header=False, box=None)
     for name, value in inspection.counts.items():
-        contents.add_row(name, value)
+        contents.add_row(plain(name), plain(value, LONG))
     if inspection.languages:
         shares = (f"{language} {share:.0%}" for language, share in inspection.languages.items())
         contents.add_row("languages", ", ".join(shares))
@@ -142,15 +145,11 @@ def findings_tables(inspection: "Inspection") -> "RenderableType":
     findings = Table("", "finding", "entries", "what to do")
     for finding in inspection.findings:
         color = COLORS[finding.severity]
-        example = f"\n[dim]{_escaped(finding.examples[0])}[/dim]" if finding.examples else ""
+        example = [("\n", ""), plain(finding.examples[0])] if finding.examples else []
         findings.add_row(
             f"[{color}]{finding.severity}[/]",
-            _escaped(finding.title) + example,
+            Text.assemble(plain(finding.title), *example),
             f"{finding.count:,}",
-            finding.advice,
+            plain(finding.advice, LONG),
         )
     return Group(contents, findings)
-
-
-def _escaped(text: str) -> str:
-    return printable(text).replace("[", r"\[")[:160]

@@ -15,6 +15,7 @@ from pipelines.app.inspect import findings_tables, inspected
 from pipelines.app.run_folder import FolderOrAddress, shipped_file
 from runtime import parameters
 from runtime.checkout import ask_git
+from runtime.redaction import without_credentials
 
 if TYPE_CHECKING:
     from bifocal.datasets import Dataset
@@ -235,7 +236,9 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
 def _cluster(name: str, root: str) -> str:
     bucket = root.removeprefix("s3://").partition("/")[0] if is_address(root) else "BUCKET"
     folder = f"s3://{bucket}/bifocal-{name}"
-    url = ask_git("remote", "get-url", "origin") or "https://YOUR.SERVER/REPOSITORY.git"
+    url = without_credentials(
+        ask_git("remote", "get-url", "origin") or "https://YOUR.SERVER/REPOSITORY.git"
+    )
     return (
         "# Values of your cluster; pipelines/kubeflow/resources.yaml has the other keys.\n"
         f"pipeline_root: {folder}/runs\n"

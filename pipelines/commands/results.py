@@ -82,8 +82,10 @@ def compare(
     promoted.
     """
     from rich.console import Console
+    from rich.table import Column
     from rich.table import Table as RichTable
 
+    from bifocal.progress import plain
     from bifocal.promotion.comparison_files import write_comparison
 
     if len(runs) == 1:
@@ -99,10 +101,11 @@ def compare(
         title, comparisons = compare_with_version(metrics, alias)
     for table in [*(comparison.table() for comparison in comparisons), *blocks]:
         printed = RichTable(
-            *table.columns, title=table.title or f"{title}; percent, 95 % intervals"
+            *(Column(plain(name)) for name in table.columns),
+            title=plain(table.title or f"{title}; percent, 95 % intervals"),
         )
         for row in table.rows:
-            printed.add_row(*(cell if isinstance(cell, str) else cell.text for cell in row))
+            printed.add_row(*(plain(cell if isinstance(cell, str) else cell.text) for cell in row))
         Console().print(printed)
     for comparison in comparisons:
         click.echo(comparison.verdict())

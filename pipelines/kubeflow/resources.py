@@ -13,6 +13,7 @@ from components import catalog
 from components.cluster.steps import CanarySettings, Folder, MonitorSettings
 from pipelines.policies import load_yaml_model
 from runtime import parameters
+from runtime.redaction import without_credentials
 from runtime.spec import StrictModel
 
 CPU = Annotated[str, Field(pattern=r"^(\d+(\.\d+)?|\d+m)$")]
@@ -199,6 +200,16 @@ class Resources(StrictModel):
     )
     default: StepResources
     steps: dict[str, StepResources]
+
+    @field_validator("repository")
+    @classmethod
+    def _check_repository(cls, repository: str) -> str:
+        if (shown := without_credentials(repository)) != repository:
+            raise ValueError(
+                "it has a password or a token before the host, which everybody reads who sees a "
+                f"run: write {shown}, and put the token into the secret bifocal-git"
+            )
+        return repository
 
     @field_validator("steps")
     @classmethod

@@ -3,13 +3,15 @@
 import os
 import unicodedata
 from collections.abc import Iterator
+from io import StringIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from bifocal import progress
-from bifocal.progress import log_line, printable, track
+from bifocal.progress import log_line, plain, printable, track
 
 
 @pytest.fixture
@@ -66,3 +68,13 @@ def test_a_name_is_shown_on_one_line_and_without_terminal_codes() -> None:
     name = os.fsdecode(b"a\x1b[31mRED\x1b]0;owned\x07\n\xe9.jpg")
     assert printable(name) == r"a\x1b[31mRED\x1b]0;owned\x07\n\xe9.jpg"
     assert printable("日本 é 👩‍👧.jpg") == "日本 é 👩‍👧.jpg"
+
+
+@given(
+    text=st.text(st.sampled_from("a[]/\\\x1b\nb"), max_size=12),
+    length=st.integers(0, 12),
+)
+def test_a_text_of_somebody_else_has_no_markup_for_rich(text: str, length: int) -> None:
+    console = Console(file=StringIO(), width=80, force_terminal=True, color_system=None)
+    console.print(plain(text, length))
+    assert console.file.getvalue().rstrip() == printable(text)[:length].rstrip()  # type: ignore[attr-defined]

@@ -111,3 +111,41 @@ def test_inventory_lists_the_packages_of_the_python_that_runs_it(tmp_path: Path)
 def test_a_build_of_another_commit_installs_no_package_again() -> None:
     text = (ROOT / "containers" / "Containerfile").read_text()
     assert text.index("uv pip install") < text.index("COPY . /app") < text.index("REVISION")
+
+
+def test_an_image_has_the_tracked_files_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, context = tmp_path / "checkout", tmp_path / "context"
+    for name in ("runtime/stage.py", "runtime/.env", "recipes/my.key", "bifocal/gone.py"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text(name)
+    monkeypatch.setattr(build, "ROOT", checkout)
+    build.git("init", "--quiet")
+    build.git("add", "runtime/stage.py", "bifocal/gone.py")
+    (checkout / "bifocal" / "gone.py").unlink()
+    build.copy_checkout(context)
+    copied = {path.relative_to(context).as_posix() for path in context.rglob("*") if path.is_file()}
+    assert copied == {"runtime/stage.py"}
+    for target in ("/etc/passwd", "../runtime/stage.py"):
+        link = checkout / "bifocal" / "link.py"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        build.git("add", "bifocal/link.py")
+        with pytest.raises(ValueError, match=r"bifocal/link\.py is a link"):
+            build.copy_checkout(context)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".env",
+        "runtime/.env",
+        "a/.env.local",
+        "my.key",
+        "x/y.pem",
+        "deploy/overlays/prod/eu/secrets/search.env",
+    ],
+)
+def test_git_ignores_files_of_secrets(name: str) -> None:
+    build.git("check-ignore", "--quiet", name)

@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import sys
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.redaction import MIN_LENGTH, redact
+from runtime.redaction import MIN_LENGTH, redact, without_credentials
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
@@ -108,6 +109,14 @@ def test_any_password_is_hidden_in_every_spelling(password: str, name: str) -> N
         ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=Bearer%20S3cret-1", "S3cret-1"),
         ("MLFLOW_TRACKING_URI", "postgresql://user:Abc@S3cret/ghi@127.0.0.1:5433/db", "S3cret"),
         ("MLFLOW_TRACKING_URI", "http://user:S3cret-1@host", b64encode(b"user:S3cret-1").decode()),
+        *(
+            (name, "S3cret-1", "S3cret-1")
+            for name in ("DB_PWD", "GITHUB_PAT", "SENTRY_DSN", "JWT", "SSH_KEY")
+        ),
+        *(
+            (name, "S3cret-1", "S3cret-1")
+            for name in ("SIGNING_KEY", "REDIS_AUTH", "MYAPIKEY", "X_ACCESSKEY")
+        ),
     ],
 )
 def test_values_of_secret_variables_are_hidden(name: str, value: str, secret: str) -> None:
@@ -130,11 +139,59 @@ def test_a_password_with_an_at_sign_is_hidden_up_to_the_last_one(first: str, sec
         assert second not in text.replace("failed to resolve host", "")
 
 
+@pytest.mark.parametrize(
+    "kinds", ["USERNAME PASSWORD", "USER PASSWORD", "USER PWD", "username password"]
+)
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+def test_an_account_of_two_variables_is_hidden_as_a_client_sends_it(
+    kinds: str, encode: Callable[[bytes], bytes]
+) -> None:
+    user, password = (f"MLFLOW_TRACKING_{kind}" for kind in kinds.split())
+    environment = {user: "pipe", password.upper(): "s3cr3t/P+w"}
+    spelled = encode(b"pipe:s3cr3t/P+w").decode()
+    assert redact(f"header b'Basic {spelled}'", environment) == "header b'Basic ***'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X-Auth-Token: S3cret-1",
+        "http://host/?access_key=S3cret-1",
+        "AccountKey=S3cret-1;X=1",
+        "Bearer S3cret-1",
+        "-----BEGIN RSA PRIVATE KEY-----\nS3cret-1\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_credentials_that_no_variable_has_are_hidden(text: str) -> None:
+    assert "S3cret" not in redact(text, {})
+
+
+@given(
+    user=st.sampled_from(["", "ci", "oauth2"]),
+    password=st.text(st.sampled_from("S3cr:/@?#"), min_size=1).filter(
+        lambda text: not re.match(r"\d+([/?#]|$)", text)  # a port
+    ),
+    scheme=st.sampled_from(["https", "http", "HTTPS", "ssh"]),
+    port=st.sampled_from(["", ":8443"]),
+)
+def test_an_address_of_a_repository_has_no_credentials(
+    user: str, password: str, scheme: str, port: str
+) -> None:
+    address = f"{scheme}://git.example{port}/team/repo.git"
+    assert without_credentials(address) == address
+    given_address = address.replace("://", f"://{user}:{password}@")
+    assert without_credentials(given_address) == address
+
+
 @pytest.mark.parametrize("secret", ["a/b+c=d?e", "päss/wört"])
 def test_a_secret_is_hidden_in_further_spellings(secret: str) -> None:
     quoted = quote(secret, safe="")
     for spelled in (
         quoted.lower(),
+        quoted.replace("%2F", "%2f"),
+        quote(quoted.replace("%2F", "%2f"), safe=""),
+        urlsafe_b64encode(secret.encode()).decode(),
+        secret.encode().hex(),
         quote(quoted, safe=""),
         repr(secret.encode()),
         b64encode(secret.encode()).decode(),

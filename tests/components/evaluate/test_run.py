@@ -70,8 +70,9 @@ def test_summary_has_the_headlines_of_each_evaluator(evaluated: Path) -> None:
 
 
 def test_no_cell_of_a_table_is_a_formula_for_a_spreadsheet(tmp_path: Path) -> None:
-    phrases = ['=HYPERLINK("http://x")', "+1", "-a dog", "@SUM(A1)", "\tred", "a = b"]
-    table = pd.DataFrame({"phrase": phrases, "AP": [-0.5, 1.0, 0.0, 0.0, 0.0, 0.0]})
+    phrases = ['=HYPERLINK("http://x")', "+1", "-a dog", "@SUM(A1)", "\tred", "\n=1", "＝1", "＠A"]
+    phrases.append("a = b")
+    table = pd.DataFrame({"phrase": phrases, "AP": [-0.5, *range(len(phrases) - 1)]})
     write_tables_and_figures(tmp_path, [Result("phrases", tables={"phrases": table})])
     found = pd.read_csv(tmp_path / "phrases.csv")
     assert list(found["phrase"]) == [*(f"'{phrase}" for phrase in phrases[:-1]), "a = b"]

@@ -256,7 +256,13 @@ def test_credentials_in_problems_are_redacted() -> None:
     images = {**GOOD, "cpu": "a"}
     with pytest.raises(ValueError, match="images: cpu is a, without a digest") as error:
         check_all(
-            subject(images=images, repository="https://me:hunter22@git.invalid/x"),
+            subject(images=images, repository="https://git.invalid/x?token=hunter22"),
             ["buckets", "permissions"],
         )
     assert "hunter22" not in str(error.value)
+
+
+@pytest.mark.parametrize("user", ["token", "ci:token", ":token", "ci:to/ken"])
+def test_a_repository_with_a_token_is_refused(user: str) -> None:
+    with pytest.raises(ValueError, match=r"write https://git\.invalid/x, and put the token into"):
+        subject(repository=f"https://{user}@git.invalid/x")
