@@ -88,6 +88,7 @@ class Corpus:
         rejected: broken entries that the reader could not read.
         metadata: other values that the corpus has of an image, by image id; all images have the
             same names.
+        follow_links: links that lead out of the image root are the user's own.
         negatives: sentences that do not describe their image, as people said.
     """
 
@@ -100,6 +101,7 @@ class Corpus:
     rejected: list[RejectedEntry] = field(default_factory=list)
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     negatives: list[CaptionEntry] = field(default_factory=list)
+    follow_links: bool = False
 
     def exclude(self, kind: str, entry: str, reason: str) -> None:
         """List an entry that is left out on purpose."""

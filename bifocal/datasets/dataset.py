@@ -34,6 +34,7 @@ class Dataset:
         image_address: address of that folder, such as ``s3://bucket/images``, if the images are not
             on this machine; ``s3://`` if they are in several buckets.
         negatives: sentences that do not describe their image, as people said.
+        follow_links: image files may be links out of their folder.
     """
 
     images: pd.DataFrame
@@ -44,6 +45,7 @@ class Dataset:
     image_address: str | None = None
     metadata: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["image_id"]))
     negatives: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CAPTIONS.names))
+    follow_links: bool = False
 
     def split(self, name: str) -> "Dataset":
         """Return the images of one split with their captions, phrases and labels.
@@ -90,7 +92,7 @@ class Dataset:
             raise ValueError(f"image {image_id!r} has no file: its corpus publishes only features")
         if self.image_address is not None:
             return local_copy(posixpath.join(self.image_address, path), self._digests[image_id])
-        return path_inside(self.image_root, path)
+        return path_inside(self.image_root, path, caches=True, follow_links=self.follow_links)
 
     @cached_property
     def _digests(self) -> dict[str, str]:
@@ -156,8 +158,11 @@ def read_dataset(directory: Path) -> Dataset:
         raise FileNotFoundError(
             f"{description}: no such file; the folder holds no complete dataset"
         )
-    location = json.loads(description.read_text())["image_root"]
+    found = json.loads(description.read_text())
+    location, follow_links = found["image_root"], bool(found.get("follow_links"))
     # An absolute image root replaces the directory; a relative one is inside it.
     address = location if is_address(location) else None
     root = directory / location
-    return Dataset(images, captions, phrases, root, labels, address, metadata, negatives)
+    return Dataset(
+        images, captions, phrases, root, labels, address, metadata, negatives, follow_links
+    )

@@ -119,6 +119,8 @@ def write_dataset(
     relative = copy_to is not None or corpus.image_root == inside
     image_root = "images" if relative else image_address or str(corpus.image_root.resolve())
     description = {"corpus": name, "image_root": image_root}
+    if corpus.follow_links and not relative:
+        description["follow_links"] = True
     (directory / "dataset.json").write_text(
         json.dumps(description, indent=2, sort_keys=True) + "\n"
     )
@@ -245,7 +247,7 @@ def validate_corpus(
             )  # the corpus publishes only features
         try:
             file = corpus.image_root / image.path
-            if not is_inside(corpus.image_root, file):
+            if not (corpus.follow_links or is_inside(corpus.image_root, file, caches=True)):
                 return LINK
             return inspect_image(file, max_pixels, image.size, copy_to and copy_to / image.path)
         except ValueError as error:

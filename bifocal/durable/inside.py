@@ -11,39 +11,45 @@ CACHES = (".dvc/cache", ".git/annex/objects")
 """Folders of a project to which DVC and git-annex make links."""
 
 
-def is_inside(root: Path, path: Path) -> bool:
-    """Return whether a path, with its links followed, is below a folder, or in a cache of the
-    folder's own project: of DVC, of git-annex, or of the Hugging Face hub."""
-    real = Path(os.path.realpath(path))
-    return any(real != place and real.is_relative_to(place) for place in _roots(root))
+def is_inside(root: Path, path: Path, *, caches: bool = False) -> bool:
+    """Return whether a path, with its links followed, is below a folder.
 
-
-def _roots(root: Path) -> tuple[Path, ...]:
-    return _with_caches(os.path.realpath(root))
+    Args:
+        caches: those of DVC, git-annex and the Hugging Face hub count, if the folder is in the same
+            project.
+    """
+    folder = os.path.realpath(root)
+    real, places = Path(os.path.realpath(path)), _caches(folder) if caches else ()
+    return any(real != place and real.is_relative_to(place) for place in (Path(folder), *places))
 
 
 @lru_cache(256)
-def _with_caches(folder: str) -> tuple[Path, ...]:
+def _caches(folder: str) -> tuple[Path, ...]:
     above = [Path(folder), *Path(folder).parents]
     caches = [parent / cache for parent in above for cache in CACHES]
     caches += [parent.parent / "blobs" for parent in above if parent.name == "snapshots"]
     # A cache that is a link itself may be one to everything.
-    own = [path for path in caches if path.is_dir() and os.path.realpath(path) == str(path)]
-    return Path(folder), *own
+    return tuple(path for path in caches if path.is_dir() and os.path.realpath(path) == str(path))
 
 
-def path_inside(root: Path, name: str | PurePath) -> Path:
+def path_inside(
+    root: Path, name: str | PurePath, *, caches: bool = False, follow_links: bool = False
+) -> Path:
     """Return the resolved path of ``name`` below a folder.
 
-    Links are followed, as long as they stay in the folder or its project's cache: hand the path to
-    what opens files by name, and use ``open_inside`` for everything else.
+    Links are followed, as long as they stay in the folder: hand the path to what opens files by
+    name, and use ``open_inside`` for everything else.
+
+    Args:
+        caches: links to a cache of the folder's own project are followed too, see ``is_inside``.
+        follow_links: all links are followed: the user has said so for this folder.
 
     Raises:
         ValueError: the name is absolute, has "..", or leads out of the folder by a link.
     """
     pure = PurePath(name)
-    is_below = not (pure.is_absolute() or pure.drive or ".." in pure.parts or "\0" in str(name))
-    if not is_below or not is_inside(root, root / name):
+    is_plain = not (pure.is_absolute() or pure.drive or ".." in pure.parts or "\0" in str(name))
+    if not is_plain or not (follow_links or is_inside(root, root / name, caches=caches)):
         raise ValueError(f"{str(name)!r} is not a path inside its folder {root}")
     return Path(os.path.realpath(root / name))
 
@@ -57,8 +63,7 @@ def open_inside(root: Path, name: str | PurePath) -> BufferedReader:
     Raises:
         ValueError: the name leads out of the folder, or is not a regular file.
     """
-    path = path_inside(root, name)
-    folder = next(each for each in _roots(root) if path.is_relative_to(each))
+    path, folder = path_inside(root, name), Path(os.path.realpath(root))
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for its writer
     no_link = getattr(os, "O_NOFOLLOW", 0)
     if os.open not in os.supports_dir_fd:  # Windows

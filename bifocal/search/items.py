@@ -21,9 +21,13 @@ class Items:
     Args:
         table: with the columns of a collection, of which all but ``item_id`` may be missing.
         folder: of the image files; None if the images are at an address.
+        follow_links: the files may be links out of the folder.
     """
 
-    def __init__(self, table: pa.Table, folder: Path | None = None) -> None:
+    def __init__(
+        self, table: pa.Table, folder: Path | None = None, *, follow_links: bool = False
+    ) -> None:
+        self._follow_links = follow_links
         self._columns, self._folder = {name: table[name] for name in table.column_names}, folder
         self._has_files = folder is not None and folder.is_dir()
         self._metadata = {
@@ -42,7 +46,7 @@ class Items:
         if name is None or self._folder is None:
             return None
         try:
-            return path_inside(self._folder, name)
+            return path_inside(self._folder, name, caches=True, follow_links=self._follow_links)
         except ValueError:
             return None
 

@@ -106,7 +106,13 @@ def open_search(
         pa.default_memory_pool().release_unused()
         present, root = _without_deleted(found, opened), opened.description.root
         folder = images or (None if is_address(root) else collection / root)
-        return Search(present, embedder, opened, localizer, Items(present.items, folder))
+        return Search(
+            present,
+            embedder,
+            opened,
+            localizer,
+            Items(present.items, folder, follow_links=opened.description.follow_links),
+        )
 
 
 def _without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:

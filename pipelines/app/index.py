@@ -17,6 +17,7 @@ from pipelines.app.run_folder import (
     RUNS,
     FolderOrAddress,
     check_owner,
+    follow_links_option,
     latest_run,
     run_name,
     write_parameters,
@@ -68,6 +69,7 @@ SHOWN = 20
     is_flag=True,
     help="Download the encoder of the default without a question.",
 )
+@follow_links_option
 @click.option(
     "--prune",
     is_flag=True,
@@ -84,6 +86,7 @@ def index_command(
     folder: Path | None,
     is_watched: bool,
     is_agreed: bool,
+    follow_links: bool,
     prune: bool,
     is_dry: bool,
 ) -> None:
@@ -98,6 +101,8 @@ def index_command(
     is_named, folder = folder is not None, folder or RUNS / f"{run_name(directory)}-index"
     options = {"is_named": is_named, "is_agreed": is_agreed, "is_dry": is_dry}
     section = chosen_encoders(folder, directory, run, encoder, weights, **options)
+    if follow_links:
+        section["follow_links"] = True
     if is_dry:
         plan(Path(directory), folder, section, prune=prune)
         return
@@ -138,7 +143,15 @@ def index(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
     write_parameters(folder, {INDEXED: section})  # a killed call goes on with these encoders
     pointing = small_pointing() if is_towers(encoders) else None
-    indexed = index_folder(directory, encoders, folder, bank, pointing, prune=prune)
+    indexed = index_folder(
+        directory,
+        encoders,
+        folder,
+        bank,
+        pointing,
+        prune=prune,
+        follow_links=bool(section.get("follow_links")),
+    )
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
     click.echo(
@@ -162,7 +175,9 @@ def plan(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool)
     collection = folder / ARTIFACTS / "collection"
     former = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
     with TemporaryDirectory() as unpacked:
-        source = with_unknown(files_source(directory, Path(unpacked)), former, prune=prune)
+        follow_links = bool(section.get("follow_links"))
+        files = files_source(directory, Path(unpacked), follow_links=follow_links)
+        source = with_unknown(files, former, prune=prune)
     known = set[str]() if former is None else set(former.ids)
     new = sum(entry.item_id not in known for entry in source.entries)
     captions = sum(map(len, source.captions.values()))

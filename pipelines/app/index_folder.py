@@ -63,6 +63,7 @@ def index_folder(
     pointing: Path | None = None,
     *,
     prune: bool = False,
+    follow_links: bool = False,
 ) -> Indexed:
     """Write encoders, collection and index of a folder of images to a run folder.
 
@@ -75,6 +76,7 @@ def index_folder(
             pretrained encoders, whose scores are calibrated by names.
         pointing: folder of a pointing head that the run folder gets beside encoders without one.
         prune: remove many images that are gone together.
+        follow_links: see ``list_folder``.
 
     Raises:
         ValueError: the model has no single vector for an image, or the folder has no image that can
@@ -90,7 +92,8 @@ def index_folder(
     known = set[str]() if previous is None else _live(previous)
     # The partial folder is locked before the files are listed.
     partial = artifacts.open_partial(collection, {"model": digest, "source": str(directory)})
-    source = with_unknown(files_source(directory, partial), previous, prune=prune)
+    files = files_source(directory, partial, follow_links=follow_links)
+    source = with_unknown(files, previous, prune=prune)
     size = max(MIN_SHARD, len(source.entries) // SHARDS)
     name = folder.resolve().name
     embedder = CollectionEmbedder(

@@ -12,7 +12,7 @@ import click
 
 from bifocal.progress import plain
 from pipelines.app.captioned import check_count
-from pipelines.app.run_folder import FolderOrAddress, shipped_file
+from pipelines.app.run_folder import FolderOrAddress, follow_links_option, shipped_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,8 +56,14 @@ class Inspected(NamedTuple):
 @click.option(
     "--uncaptioned", is_flag=True, help="Images without captions are meant to be searched."
 )
+@follow_links_option
 def inspect_command(
-    directory: str, page: Path, compare: int, captions: str | None, uncaptioned: bool
+    directory: str,
+    page: Path,
+    compare: int,
+    captions: str | None,
+    uncaptioned: bool,
+    follow_links: bool,
 ) -> None:
     """Check DIRECTORY, a folder of images with captions, and print what is in it and what is wrong.
 
@@ -71,7 +77,8 @@ def inspect_command(
     from bifocal.report.inspection import inspection_page
     from bifocal.report.sections import render
 
-    with inspected(directory, compare, captions=captions, uncaptioned=uncaptioned) as seen:
+    options = {"uncaptioned": uncaptioned, "follow_links": follow_links}
+    with inspected(directory, compare, captions=captions, **options) as seen:
         write_text(page, render(inspection_page(seen.root.name, seen.dataset, seen.inspection)))
     Console().print(findings_tables(seen.inspection))
     click.echo(f"-> {page}")

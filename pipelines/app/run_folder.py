@@ -30,6 +30,12 @@ run_option = click.option(
     help="Folder of the run; by default the latest one below runs/.",
 )
 
+follow_links_option = click.option(
+    "--follow-links",
+    is_flag=True,
+    help="Links out of DIRECTORY, and to folders, are your own: follow them.",
+)
+
 
 class FolderOrAddress(click.Path):
     """An existing folder or file of the user, as an absolute path, or an address on S3."""

@@ -16,6 +16,7 @@ from pipelines.app.run_folder import (
     RUNS,
     FolderOrAddress,
     check_owner,
+    follow_links_option,
     run_name,
     use_store_of,
     write_parameters,
@@ -69,6 +70,7 @@ from runtime.parameters import merge
     metavar="KEY=VALUE",
     help="Set one value, as in --set train_embedding.model.dim=256; may be repeated.",
 )
+@follow_links_option
 def train_command(
     directory: str,
     folder: Path | None,
@@ -77,6 +79,7 @@ def train_command(
     budget: str | None,
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
+    follow_links: bool,
 ) -> None:
     """Train a model on DIRECTORY: images with captions.csv, .tsv, .jsonl or .parquet, or a .txt
     beside each image.
@@ -94,8 +97,9 @@ def train_command(
             "--budget chooses the size of images, which --encoder fixes: leave one of them out"
         )
     # The last layers need the image size of the recipe, which a budget may change.
+    links = ("prepare_dataset.corpus.follow_links=true",) if follow_links else ()
     values, recipe, reasons = compose(
-        directory, weights, recipes, settings, encoder, last_layers=budget is None
+        directory, weights, recipes, (*settings, *links), encoder, last_layers=budget is None
     )
     if (folder / CORRECTIONS).is_file():
         own = {"corpus": {"corrections": str((folder / CORRECTIONS).absolute())}}

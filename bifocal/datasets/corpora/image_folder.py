@@ -51,6 +51,7 @@ class ImageFolder:
             are listed as rejected on purpose.
         encoding: of a text table.
         seed: of the drawn splits.
+        follow_links: links that lead out of the folder, and links to folders, are the user's own.
         corrections: file of people's corrections, which are further captions of images, and
             sentences that do not describe them; never of images of the split test.
 
@@ -73,6 +74,7 @@ class ImageFolder:
         encoding: str = "utf-8",
         seed: int = 0,
         corrections: Path | str | None = None,
+        follow_links: bool = False,
     ) -> None:
         if min(val, test) < 0 or val + test >= 1:
             raise ValueError(
@@ -88,7 +90,7 @@ class ImageFolder:
             "split": split_column,
             "phrases": phrases_column,
         }
-        self.how = Reading(captions, columns, ROLES, group_column, encoding, needs_captions=True)
+        self.how = Reading(captions, columns, ROLES, group_column, encoding, True, follow_links)
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; archives are unpacked to ``output_dir``."""
@@ -106,7 +108,7 @@ class ImageFolder:
             ValueError: there are no captions.
         """
         root = self._root()
-        if root.is_file() or archives_in(list_folder(root)):
+        if root.is_file() or archives_in(list_folder(root, follow_links=self.how.follow_links)):
             return None
         rows = read_user_files(root, root, self.how).rows
         return len({image for image, _ in rows.captions})
@@ -114,6 +116,10 @@ class ImageFolder:
     def _root(self) -> Path:
         if self.root is None:
             raise ValueError(f"ImageFolder needs root: the folder with {EXPECTED}")
+        if not Path(self.root).exists():
+            raise ValueError(
+                f"ImageFolder: root {str(self.root)!r} is not a folder; it must contain {EXPECTED}"
+            )
         return Path(self.root)
 
     def _corpus(self, files: UserFiles) -> Corpus:
@@ -165,5 +171,6 @@ class ImageFolder:
             excluded=excluded,
             rejected=[entry for entry in rejected if not entry.intentional],
             metadata=rows.metadata,
+            follow_links=folder.follow_links,
             negatives=entries[len(captions) :],
         )

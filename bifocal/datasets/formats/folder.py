@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -36,7 +36,8 @@ BINS = frozenset({
 })  # fmt: skip
 """Folders of systems with thumbnails and deleted files, in lower case."""
 BIN = "thumbnails or deleted files of a system"
-LINK = "a link out of the folder, or to another folder: copy the files"
+LINK = "a link out of the folder, or to another folder: copy the files, or follow links"
+TWICE = "a link to a folder that is listed already"
 NOT_UTF8 = "its name is not UTF-8: rename it"
 MAX_DEPTH, DEEP = 100, "in more than 100 folders: move it up"
 SHOWN = 5
@@ -52,6 +53,7 @@ class Folder:
     others: Sequence[str] = ()
     left_out: Sequence[RejectedEntry] = ()
     unknown: Sequence[str] = ()  # folders that cannot be listed
+    follow_links: bool = False  # the user has said that all links are their own
 
     @cached_property
     def listed(self) -> frozenset[str]:
@@ -66,13 +68,17 @@ class Folder:
         if path.is_absolute() or ".." in path.parts or not is_utf8(name) or "\0" in name:
             return False
         file = self.root / name
-        return file.is_file() and is_inside(self.root, file)
+        return file.is_file() and (self.follow_links or is_inside(self.root, file, caches=True))
 
 
-def list_folder(root: Path) -> Folder:
+def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
     """List the files below ``root``; hidden files, links to folders or out of ``root``, runs,
     copies of the page, thumbnails and recycle bins are left out.
+
+    Links to a cache of the folder's own project are its files. With ``follow_links``, all links
+    are.
     """
+    seen = {os.path.realpath(root)}
     found, left_out, unknown = list[str](), list[RejectedEntry](), list[str]()
     if not is_utf8(os.fspath(root)):
         raise ValueError(f"{printable(root)}: {NOT_UTF8}")
@@ -95,10 +101,15 @@ def list_folder(root: Path) -> Folder:
         if is_folder and PurePosixPath(name).name.lower() in BINS:
             return BIN
         path = root / name
-        is_bad_link = path.is_symlink() and (is_folder or not is_inside(root, path))
-        return LINK if is_bad_link else None
+        if follow_links and is_folder:
+            real = os.path.realpath(path)
+            is_new = real not in seen
+            seen.add(real)
+            return None if is_new else TWICE
+        is_own = follow_links or (not is_folder and is_inside(root, path, caches=True))
+        return LINK if path.is_symlink() and not is_own else None
 
-    for path, folders, files in os.walk(root, onerror=fail, followlinks=False):
+    for path, folders, files in os.walk(root, onerror=fail, followlinks=follow_links):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if is_written(Path(path)):
             if path != os.fspath(root):
@@ -118,7 +129,7 @@ def list_folder(root: Path) -> Folder:
                 leave_out(prefix + name, why, is_image=_is_image(name))
             else:
                 found.append(prefix + name)
-    return _classified(root, found, left_out, unknown)
+    return replace(_classified(root, found, left_out, unknown), follow_links=follow_links)
 
 
 def folder_of_names(root: Path, names: Iterable[str]) -> Folder:

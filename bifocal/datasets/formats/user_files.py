@@ -44,6 +44,7 @@ class Reading:
     group_column: str | None = None
     encoding: str = "utf-8"
     needs_captions: bool = False
+    follow_links: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,13 @@ def read_user_files(source: Path, target: Path, how: Reading) -> UserFiles:
         raise ValueError(f"{source} is not a collection of images: expected {EXPECTED}")
     is_archive = suffix in ARCHIVES or is_embedded(source)
     if suffix and not is_archive:
-        reader = _Reader(source, list_folder(source.parent), how)
+        listed = list_folder(source.parent, follow_links=how.follow_links)
+        reader = _Reader(source, listed, how)
         reader.tables.append(read_caption_table(source.parent, source.name, how.encoding))
         return reader.finish(is_table=True)
-    folder = Folder(source.parent, [], [source.name]) if is_archive else list_folder(source)
+    folder = Folder(source.parent, [], [source.name])
+    if not is_archive:
+        folder = list_folder(source, follow_links=how.follow_links)
     reader = _Reader(source, folder, how)
     if archives := archives_in(folder):
         reader.unpack(archives, target)

@@ -107,7 +107,12 @@ class Collection:
         return (
             f"{root.rstrip('/')}/{name}"
             if is_address(root)
-            else path_inside(self.directory / root, name)
+            else path_inside(
+                self.directory / root,
+                name,
+                caches=True,
+                follow_links=self.description.follow_links,
+            )
         )
 
     def captions(self, row: int) -> list[str]:

@@ -72,7 +72,12 @@ class CollectionEmbedder:
         )
         preprocessing = vectors.graph.preprocessing | (COLORS if vectors.reads_images else {})
         description = Description(
-            identity, self.source.root, vectors.dimension, vectors.region_dimension, preprocessing
+            identity,
+            self.source.root,
+            vectors.dimension,
+            vectors.region_dimension,
+            preprocessing,
+            follow_links=self.source.follow_links,
         )
         states = self.source.states(entries)
         update = CollectionUpdate(self._usable(description), entries, states)

@@ -108,6 +108,7 @@ class Description:
     items: int = 0  # without tombstones
     deleted: int = 0
     rejected: int = 0
+    follow_links: bool = False  # of the image files, also out of the root
 
     def write(self, file: Path) -> None:
         """Write the description as JSON; a crash leaves no incomplete file."""

@@ -84,6 +84,7 @@ class Source:
     unknown: Sequence[str] = ()  # folders that cannot be listed
     unread: Sequence[str] = ()  # tables and archives that were not read whole
     by_table: bool = False  # a table names the images
+    follow_links: bool = False
     dataset: Dataset | None = None
     remote: RemoteImages | None = None
 
@@ -144,11 +145,19 @@ def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
     folder = f"{place}/{root.relative_to(directory.resolve()).as_posix()}" if inside else str(root)
     sentences = {str(image_id): list(texts) for image_id, texts in captions.items()}
     return Source(
-        dataset.image_address or folder, None, entries, sentences, metadata, dataset=dataset
+        dataset.image_address or folder,
+        None,
+        entries,
+        sentences,
+        metadata,
+        dataset=dataset,
+        follow_links=dataset.follow_links,
     )
 
 
-def files_source(source: Path, collection: Path, address: str | None = None) -> Source:
+def files_source(
+    source: Path, collection: Path, address: str | None = None, *, follow_links: bool = False
+) -> Source:
     """Return the images of a folder, a table or an archive; captions and metadata are optional.
 
     - A folder has images, or tar shards (WebDataset), zip files, or Parquet files with images.
@@ -158,7 +167,8 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
       relative to its own folder. Its captions are optional; other columns are metadata.
     - Archives are unpacked into the collection. ``address`` is the address of a local copy.
     """
-    files = read_user_files(source, collection / UNPACKED, HOW)
+    how = replace(HOW, follow_links=follow_links)
+    files = read_user_files(source, collection / UNPACKED, how)
     own = source.parent if source.is_file() else source
     root = str(own.resolve())
     if files.is_unpacked:
@@ -209,6 +219,7 @@ def _source(files: UserFiles, root: str) -> Source:
         files.folder.unknown,
         files.unread,
         files.by_table,
+        follow_links=files.folder.follow_links,
     )
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bifocal.durable import inside as module
 from bifocal.durable import open_inside, path_inside
+from bifocal.durable.inside import CACHES
 
 
 @pytest.fixture
@@ -99,3 +100,34 @@ def test_no_descriptor_stays_open(root):
         except (OSError, ValueError):
             continue
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("cache", [*CACHES, "hub/blobs"])
+def test_links_into_a_cache_of_the_same_project_are_inside(tmp_path: Path, cache: str) -> None:
+    project = tmp_path / "project"
+    (project / cache).mkdir(parents=True)
+    (project / cache / "a1b2").write_text("image")
+    root = project / ("hub/snapshots/abc" if "blobs" in cache else "data/2017")
+    root.mkdir(parents=True)
+    (root / "1.jpg").symlink_to(project / cache / "a1b2")
+    assert path_inside(root, "1.jpg", caches=True).read_text() == "image"
+    with pytest.raises(ValueError, match="is not a path inside"):
+        path_inside(root, "1.jpg")
+    for other in (tmp_path / "other", project / "private"):
+        other.mkdir()
+        (other / "2.jpg").write_text("secret")
+        (root / "2.jpg").unlink(missing_ok=True)
+        (root / "2.jpg").symlink_to(other / "2.jpg")
+        with pytest.raises(ValueError, match="is not a path inside"):
+            path_inside(root, "2.jpg", caches=True)
+        assert path_inside(root, "2.jpg", follow_links=True).read_text() == "secret"
+
+
+def test_a_cache_that_is_a_link_is_none(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "project/data").mkdir(parents=True)
+    (tmp_path / "project/.dvc").mkdir()
+    (tmp_path / "project/.dvc/cache").symlink_to(tmp_path)
+    (tmp_path / "project/data/1.jpg").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="is not a path inside"):
+        path_inside(tmp_path / "project/data", "1.jpg", caches=True)

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.datasets.formats.folder import folder_of_names, is_utf8, list_folder, unused_files
+from bifocal.datasets.formats.folder import (
+    BIN,
+    TWICE,
+    folder_of_names,
+    is_utf8,
+    list_folder,
+    unused_files,
+)
 
 
 def write(root: Path, *names: str) -> None:
@@ -100,3 +107,23 @@ def test_names_that_are_not_utf8_and_deep_folders_are_listed(tmp_path: Path) -> 
     ]
     with pytest.raises(ValueError, match=r"\\xe9t\\xe9 2003: its name is not UTF-8: rename it"):
         list_folder(tmp_path / os.fsdecode(b"\xe9t\xe9 2003"))
+
+
+def test_own_links_are_followed_once_and_thumbnails_and_bins_are_left_out(tmp_path: Path) -> None:
+    root = tmp_path / "photos"
+    write(tmp_path, "store/a.jpg", "store/deep/b.jpg")
+    write(root, "c.jpg", "@eaDir/c.jpg/THUMB_M.jpg", "x/#recycle/d.jpg", "$RECYCLE.BIN/e.jpg")
+    (root / "a.jpg").symlink_to(tmp_path / "store/a.jpg")
+    (root / "store").symlink_to(tmp_path / "store")
+    (root / "again").symlink_to(tmp_path / "store")
+    (tmp_path / "store" / "up").symlink_to(root)
+    assert list_folder(root).images == ["c.jpg"]
+    found = list_folder(root, follow_links=True)
+    assert found.images == ["a.jpg", "again/a.jpg", "again/deep/b.jpg", "c.jpg"]
+    reasons = {entry.entry: (entry.reason, entry.intentional) for entry in found.left_out}
+    assert reasons["store"] == (TWICE, True)
+    assert reasons["again/up"] == (TWICE, True)
+    assert {name for name, reason in reasons.items() if reason == (BIN, True)} == {
+        "@eaDir", "x/#recycle", "$RECYCLE.BIN",
+    }  # fmt: skip
+    assert folder_of_names(root, ["c.jpg", "x/#recycle/d.jpg"]).images == ["c.jpg"]
