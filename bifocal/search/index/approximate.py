@@ -19,8 +19,11 @@ estimate."""
 TRAINING_PER_LIST = 64
 """Vectors that a list of an inverted file is trained with; faiss asks for at least 39."""
 BATCH = 65_536
-SQ8_OVERHEAD = 8
+ID_BYTES = 8
 """Bytes of an id in an inverted file."""
+LISTS, FAST_LISTS = 4.0, 1.6
+"""Lists of an inverted file, times the root of the number of vectors; comparing codes of 4 bits in
+registers (fast scan) is cheap, so its lists are longer."""
 
 
 def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: float) -> str | None:
@@ -32,8 +35,11 @@ def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: flo
         and count * dimension <= NUMBERS_PER_MS * latency_ms
     ):
         return None
-    lists = max(1, min(int(4 * count**0.5), count // TRAINING_PER_LIST))
-    budget = 1e6 * memory_mb / max(count, 1) - SQ8_OVERHEAD
+    budget = 1e6 * memory_mb / max(count, 1) - ID_BYTES
+    if dimension % 2 == 0 and dimension <= 4 * budget:
+        lists = max(1, min(int(FAST_LISTS * count**0.5), count // TRAINING_PER_LIST))
+        return f"IVF{lists},PQ{dimension // 2}x4fs"
+    lists = max(1, min(int(LISTS * count**0.5), count // TRAINING_PER_LIST))
     if dimension <= budget:
         return f"IVF{lists},SQ8"
     sizes = [
@@ -42,7 +48,7 @@ def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: flo
     if not sizes:
         raise ValueError(
             f"{count} vectors do not fit into {memory_mb:g} MB: a product quantizer whose size "
-            f"divides {dimension} needs at least {count * (8 + SQ8_OVERHEAD) / 1e6:.0f} MB"
+            f"divides {dimension} needs at least {count * (8 + ID_BYTES) / 1e6:.0f} MB"
         )
     return f"IVF{lists},PQ{max(sizes)}"
 

@@ -31,6 +31,10 @@ STANDARD_ERRORS = 1.645 * 2**0.5
 reach the wanted recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal
 distribution, and the difference of two means has twice the variance of one."""
 EXACT = "exact"
+CANDIDATES = (5, 10, 20)
+"""Candidates for each result that are tried, the first two that reach the wanted recall."""
+MORE_EFFORT = 1.25
+"""Factor of the effort that fewer candidates are worth."""
 
 
 def index_of_collection(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
@@ -118,23 +122,38 @@ def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> 
     if factory is not None:
         index.approximate = ApproximateIndex.build(vectors, factory, settings.seed)
         index.description = replace(index.description, factory=factory)
-        index.description = replace(
-            index.description, effort=_least_effort(index, settings.recall, queries)
-        )
+        index.description = _tuned(index, settings.recall, queries)
     return index
 
 
-def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | None:
-    assert index.approximate is not None
+def _tuned(index: SearchIndex, wanted: float, queries: Array) -> IndexDescription:
+    """Return the description with the effort and the candidates that reach the wanted recall."""
     units = unit_vectors(queries, index.description.dimension)
     truth = index.nearest(units, K, corrected=True, exact=True)[0]
+    found = dict[int, int | None]()
+    for candidates in CANDIDATES:
+        try:
+            found[candidates] = _least_effort(index, candidates, wanted, units, truth)
+        except ValueError:
+            if candidates == CANDIDATES[-1] and not found:
+                raise
+        if len(found) == 2:
+            break
+    (few, effort), *others = found.items()
+    if others and (effort or 0) > MORE_EFFORT * (others[0][1] or 0):
+        few, effort = others[0]
+    return replace(index.description, candidates=few, effort=effort)
+
+
+def _least_effort(
+    index: SearchIndex, candidates: int, wanted: float, units: Array, truth: Array
+) -> int | None:
+    assert index.approximate is not None
 
     def recalls(effort: int | None) -> NDArray[np.float64]:
         assert index.approximate is not None
-        candidates = index.approximate.search(
-            units, min(K * index.description.candidates, len(index)), effort
-        )
-        return recalls_at(truth, rank(index.vectors, units, candidates, K, index.bias)[1])
+        rows = index.approximate.search(units, min(K * candidates, len(index)), effort)
+        return recalls_at(truth, rank(index.vectors, units, rows, K, index.bias)[1])
 
     found, below = np.zeros(1), 0
     for effort in list[int | None](index.approximate.efforts()) or [None]:

@@ -58,7 +58,7 @@ def overlap(a: list[list[int]], b: list[list[int]]) -> float:
 @pytest.mark.parametrize(
     "factory",
     [
-        *("IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "SQ8", "Cut12,SQ8"),
+        *("IVF24,SQ8", "IVF24,PQ8x4fs", "IVF24,PQ8x4", "HNSW16", "SQ8", "Cut12,SQ8"),
         pytest.param("OPQ8,IVF24,PQ8x4", marks=pytest.mark.slow),
     ],
 )
@@ -106,6 +106,7 @@ def test_the_effort_is_the_least_that_reaches_the_recall() -> None:
     queries = random.normal(size=(50, D))
     index = build_index(exact, IndexSettings("IVF15,SQ8", recall=0.7), queries)
     effort, truth = index.description.effort, rows(exact, queries)
+    assert index.description.candidates == 5
     lower = {}
     for value in range(1, 16):
         index.description = replace(index.description, effort=value)
@@ -150,7 +151,7 @@ def test_filters_away_from_the_queries_keep_the_recall(
     assert overlap(truth, found) > PROBES.recall - margin(10 * len(chosen))
 
 
-@pytest.mark.parametrize("factory", ["exact", "IVF24,SQ8"])
+@pytest.mark.parametrize("factory", ["exact", "IVF24,PQ8x4fs"])
 def test_removed_items_are_not_found(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
 ) -> None:
@@ -204,9 +205,10 @@ def test_settings_that_cannot_be_met_are_errors(
 def test_the_factory_follows_size_memory_and_latency() -> None:
     assert choose_factory(0, 256, 100, 10) is None
     assert choose_factory(10_000, 256, 100, 10) is None
-    assert choose_factory(10_000, 256, 5, 10) == "IVF156,SQ8"
-    assert choose_factory(10_000, 256, 1, 10) == "IVF156,PQ64"
-    assert choose_factory(100_000, 256, 100, 1) == "IVF1264,SQ8"
+    assert choose_factory(10_000, 256, 5, 10) == "IVF156,PQ128x4fs"
+    assert choose_factory(10_000, 255, 5, 10) == "IVF156,SQ8"
+    assert choose_factory(10_000, 256, 0.5, 10) == "IVF156,PQ32"
+    assert choose_factory(100_000, 256, 100, 1) == "IVF505,PQ128x4fs"
 
 
 def test_recall_counts_common_rows() -> None:
@@ -218,7 +220,7 @@ def test_an_automatic_index_is_exact_without_faiss(
     exact: SearchIndex, queries: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = IndexSettings(latency_ms=0)
-    assert build_index(exact, settings, queries).description.factory == "IVF31,SQ8"
+    assert build_index(exact, settings, queries).description.factory == "IVF31,PQ8x4fs"
     monkeypatch.setattr("bifocal.search.index.build.find_spec", lambda name: None)
     index = build_index(exact, settings, queries)
     assert index.description.factory is None
