@@ -10,6 +10,7 @@ from pipelines.commands.project import new
 from pipelines.commands.registry import clean, promote, register, release
 from pipelines.commands.render import packages, render
 from pipelines.commands.results import compare, metrics
+from pipelines.commands.status import status
 from pipelines.doctor import doctor
 
 
@@ -32,6 +33,7 @@ for command in (
     promote,
     canary,
     monitor,
+    status,
     clean,
     doctor,
     schedule,

@@ -1,0 +1,145 @@
+"""``python -m pipelines status``."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bifocal.datasets.corrections import FILE, read_corrections
+from pipelines.commands.project import (
+    PROJECTS,
+    chosen_project,
+    policy_file,
+    project_option,
+    run_folder,
+)
+
+if TYPE_CHECKING:
+    from components.cluster.steps import PromotionPolicy
+
+FOUND = 10
+"""Results among which a corrected image must be."""
+VERDICTS = {
+    "": "not decided",
+    "no": "refused",
+    "accepted": "accepted",
+    "yes": "promoted",
+    "forced": "forced",
+}
+
+
+@click.command()
+@project_option
+@click.option(
+    "--page", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page."
+)
+def status(page: Path | None) -> None:
+    """Print a project's versions with decisions, its last run, drift, corrections and disk."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pipelines import policies
+
+    rules = policies.load_promotion(policy_file())
+    columns, versions = ("version", "made", "alias", "decision", "reasons"), _versions(rules)
+    facts = dict(_facts())
+    table = Table(*columns, title=f"Versions of {rules.model}")
+    for row in versions:
+        table.add_row(*row)
+    Console().print(table)
+    for name, value in facts.items():
+        click.echo(f"{name}: {value}")
+    if page:
+        from bifocal.report import sections
+
+        blocks = [
+            sections.Table("Versions", columns, versions, wide=True, text=True),
+            sections.Table("State", ("", "value"), list(facts.items()), wide=True, text=True),
+        ]
+        title = f"{rules.model}, {datetime.now(UTC):%Y-%m-%d}"
+        section = sections.Section("Project", "", blocks)
+        page.write_text(
+            sections.render(sections.Page(title, "", [], [section], kind="status")), "utf-8"
+        )
+        click.echo(f"page: {page.resolve().as_uri()}")
+
+
+def _versions(rules: "PromotionPolicy") -> list[list[str]]:
+    from runtime.mlflow import get_version
+    from runtime.mlflow.registry import registered_versions
+
+    aliases: dict[int, list[str]] = {}
+    for alias in (rules.champion, rules.previous, rules.candidate):
+        if version := get_version(rules.model, alias):
+            aliases.setdefault(version.number, []).append(alias)
+    rows = []
+    for entry in sorted(registered_versions(rules.model), key=lambda entry: -int(entry.version)):
+        made = datetime.fromtimestamp(entry.creation_timestamp / 1000, UTC)
+        verdict = entry.tags.get("promotion", "")
+        rows.append(
+            [
+                str(entry.version),
+                f"{made:%Y-%m-%d %H:%M}",
+                ", ".join(aliases.get(int(entry.version), ())),
+                VERDICTS.get(verdict, verdict),
+                entry.tags.get("promotion.veto") or entry.tags.get("promotion.reasons", ""),
+            ]
+        )
+    return rows
+
+
+def _facts() -> Iterator[tuple[str, str]]:
+    from runtime.checkout import tracking_uri
+    from runtime.redaction import redact
+
+    folder, project = run_folder(), chosen_project()
+    report = folder / ("evaluate" if project else "artifacts") / "report" / "index.html"
+    if report.is_file():
+        moment = datetime.fromtimestamp(report.stat().st_mtime, UTC)
+        yield "last training", f"{moment:%Y-%m-%d %H:%M}, report {report.resolve().as_uri()}"
+    weeks = sorted((PROJECTS / (project or "") / "monitoring").glob("*/monitor.json"))
+    if weeks:
+        crossed = [test["name"] for test in _tests(weeks[-1]) if test["crossed"]]
+        yield "drift", f"{weeks[-1].parent.name}: {', '.join(crossed) or 'none'}"
+    if project:
+        corrected, _ = read_corrections(PROJECTS / project / FILE)
+        yield "corrections", _answers(folder, corrected)
+    uri = redact(tracking_uri())
+    ui = uri if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
+    yield "MLflow", f"{ui}, experiment {project or 'bifocal'}"
+    used = {name: _megabytes(path) for name, path in (("runs", folder), ("MLflow", Path("mlruns")))}
+    yield "disk", ", ".join(f"{size:,.0f} MB of {name}" for name, size in used.items())
+
+
+def _answers(folder: Path, corrected: Mapping[tuple[str, str], bool]) -> str:
+    """Return how many corrections the last trained model answers."""
+    if not corrected or not (folder / "artifacts" / "index").is_dir():
+        return f"{len(corrected)}"
+    import bifocal
+
+    model = bifocal.load(folder)
+    answered = 0
+    for (image_id, text), right in corrected.items():
+        ids = [hit.id for hit in model.search(text, k=FOUND)]
+        answered += image_id in ids if right else ids[:1] != [image_id]
+    return f"the last model answers {answered} of {len(corrected)}"
+
+
+def _tests(file: Path) -> list[dict[str, Any]]:
+    content = json.loads(file.read_text("utf-8"))
+    tests: list[dict[str, Any]] = content["findings"]
+    return tests
+
+
+def _megabytes(folder: Path) -> float:
+    return (
+        sum(
+            file.stat().st_size
+            for file in folder.rglob("*")
+            if file.is_file() and not file.is_symlink()
+        )
+        / 1e6
+    )
