@@ -67,6 +67,8 @@ class Folder:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not is_utf8(name) or "\0" in name:
             return False
+        if str(path) != name:  # the image has another name: "./a.jpg" is "a.jpg"
+            return False
         file = self.root / name
         return file.is_file() and (self.follow_links or is_inside(self.root, file, caches=True))
 

@@ -20,6 +20,7 @@ from tests.rehearsals.reports import (  # noqa: F401 - each declares its cases
     folders,
     operation,
     photographs,
+    readings,
     registry,
     tables,
     trainings,

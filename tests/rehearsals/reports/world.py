@@ -16,6 +16,8 @@ from unittest import mock
 import numpy as np
 import pyarrow.parquet as pq
 import yaml
+from hypothesis import Phase, given, settings
+from hypothesis.strategies import SearchStrategy
 from PIL import Image
 
 from pipelines.app.demo import unpack
@@ -270,6 +272,21 @@ class Case:
 
 
 CASES: list[Case] = []
+NEIGHBORS = 3
+"""Drawn inputs of a case beside the reported one."""
+
+
+def drawn(strategy: SearchStrategy[Any]) -> list[Any]:
+    """Return inputs that Hypothesis draws."""
+    found = list[Any]()
+
+    @settings(max_examples=NEIGHBORS, phases=[Phase.generate], database=None, deadline=None)
+    @given(strategy)
+    def draw(value: Any) -> None:
+        found.append(value)
+
+    draw()
+    return found[:NEIGHBORS]
 
 
 def reported(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.datasets.formats.folder import Folder
+from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.names import match_names
 
 PARTS = st.sampled_from(["cats", "dogs", "train", "Été", "a b", "0"])
@@ -72,3 +72,12 @@ def test_a_table_below_the_folder_is_read_from_its_own_folder_or_from_the_top() 
     names = ["0.jpg", "1.jpg"]
     assert match_names(names, folder, "train/").images == {"1.jpg": "train/1.jpg"}
     assert match_names(["train/1.jpg"], folder, "tables/").images == {"train/1.jpg": "train/1.jpg"}
+
+
+def test_an_image_has_one_name_in_any_spelling_of_its_path(tmp_path: Path) -> None:
+    (tmp_path / ".hidden").mkdir()
+    for name in ("a.jpg", ".hidden/b.jpg"):
+        (tmp_path / name).touch()
+    folder = list_folder(tmp_path)
+    named = match_names(["a.jpg", "./a.jpg", " a.jpg", ".\\a.jpg", ".hidden/b.jpg"], folder).images
+    assert set(named.values()) == {"a.jpg", ".hidden/b.jpg"}
