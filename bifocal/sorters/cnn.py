@@ -4,10 +4,10 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from bifocal.sorters.ranks import check_length, check_scores
+from bifocal.sorters.ranks import TrainedSorter
 
 
-class CNNSorter(nn.Module):
+class CNNSorter(TrainedSorter):
     """Blocks of convolution, batch norm and ReLU, then an affine layer over the positions.
 
     Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. The last block has as many
@@ -46,9 +46,7 @@ class CNNSorter(nn.Module):
             self.blocks.append(nn.Sequential(convolution, nn.BatchNorm1d(after), nn.ReLU()))
         self.projection = nn.Linear(length, 1)
 
-    def forward(self, scores: Tensor) -> Tensor:
-        scores = check_scores(scores).to(self.projection.weight.dtype)
-        check_length(self, scores, self.length)
-        ranks: Tensor = self.projection(self.blocks(scores.reshape(-1, 1, self.length)))
-        # The network predicts the rank as a fraction of the length, the unit of thesis table 5.1.
-        return ranks.reshape(scores.shape) * self.length
+    def fractions(self, rows: Tensor) -> Tensor:
+        """Return the ranks of rows (B, n) as fractions of n."""
+        fractions: Tensor = self.projection(self.blocks(rows.unsqueeze(1)))
+        return fractions

@@ -2,10 +2,10 @@
 
 from torch import Tensor, nn
 
-from bifocal.sorters.ranks import check_length, check_scores
+from bifocal.sorters.ranks import TrainedSorter
 
 
-class LSTMLargeSorter(nn.Module):
+class LSTMLargeSorter(TrainedSorter):
     """Bidirectional LSTM over the scores, then an affine layer over the states of all positions.
 
     Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019;
@@ -39,17 +39,7 @@ class LSTMLargeSorter(nn.Module):
         self.lstm = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         self.projection = nn.Linear(length * 2 * hidden, length)
 
-    def train(self, mode: bool = True) -> "LSTMLargeSorter":
-        """Set the mode of all modules but the LSTM: cuDNN has no backward pass in evaluation
-        mode."""
-        super().train(mode)
-        self.lstm.train()
-        return self
-
-    def forward(self, scores: Tensor) -> Tensor:
-        scores = check_scores(scores).to(self.projection.weight.dtype)
-        check_length(self, scores, self.length)
-        states, _ = self.lstm(scores.reshape(-1, self.length, 1))
-        # The network predicts the rank as a fraction of the length, the unit of thesis table 5.1.
-        ranks: Tensor = self.projection(states.flatten(1))
-        return ranks.reshape(scores.shape) * self.length
+    def fractions(self, rows: Tensor) -> Tensor:
+        """Return the ranks of rows (B, n) as fractions of n."""
+        fractions: Tensor = self.projection(self.lstm(rows.unsqueeze(2))[0].flatten(1))
+        return fractions

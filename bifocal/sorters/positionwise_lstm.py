@@ -1,12 +1,11 @@
 """A recurrent sorter with a small projection."""
 
-import torch
 from torch import Tensor, nn
 
-from bifocal.sorters.ranks import check_length, check_scores
+from bifocal.sorters.ranks import TrainedSorter
 
 
-class PositionwiseLSTMSorter(nn.Module):
+class PositionwiseLSTMSorter(TrainedSorter):
     """Bidirectional LSTM over the scores, then a linear projection at every position.
 
     Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019;
@@ -33,6 +32,7 @@ class PositionwiseLSTMSorter(nn.Module):
             length].
 
     Example:
+        >>> import torch
         >>> PositionwiseLSTMSorter(length=8, shortest=4, hidden=4)(torch.randn(3, 6)).shape
         torch.Size([3, 6])
     """
@@ -50,20 +50,7 @@ class PositionwiseLSTMSorter(nn.Module):
         self.lstm = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         self.projection = nn.Linear(2 * hidden, 1)
 
-    def train(self, mode: bool = True) -> "PositionwiseLSTMSorter":
-        """Set the mode of all modules but the LSTM, which stays in training mode.
-
-        cuDNN has no backward pass in evaluation mode, and without dropout both modes compute the
-        same.
-        """
-        super().train(mode)
-        self.lstm.train()
-        return self
-
-    def forward(self, scores: Tensor) -> Tensor:
-        scores = check_scores(scores).to(self.projection.weight.dtype)
-        check_length(self, scores, self.length, self.shortest)
-        length = scores.shape[-1]
-        states, _ = self.lstm(scores.reshape(-1, length, 1))
-        # The network predicts the rank as a fraction of the length, the unit of thesis table 5.1.
-        return torch.mul(self.projection(states).reshape(scores.shape), length)
+    def fractions(self, rows: Tensor) -> Tensor:
+        """Return the ranks of rows (B, n) as fractions of n."""
+        fractions: Tensor = self.projection(self.lstm(rows.unsqueeze(2))[0])
+        return fractions

@@ -5,14 +5,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bifocal.sorters.ranks import check_length, check_scores
+from bifocal.sorters.ranks import TrainedSorter
 
 CHANNELS = (1, 8, 16, 32, 64, 96, 128, 256, 256, 128)
 WIDTHS = (2, 3, 5, 7, 10, 7, 5, 3, 3)
 SHORTEST = sum(WIDTHS) - len(WIDTHS) + 1
 
 
-class PublishedCNNSorter(nn.Module):
+class PublishedCNNSorter(TrainedSorter):
     """Nine convolutions without padding, then one over all remaining positions, and a sigmoid.
 
     Engilberge et al., "SoDeep", CVPR 2019: ``cnn`` of the authors' code. PReLU follows each
@@ -53,10 +53,6 @@ class PublishedCNNSorter(nn.Module):
             )
         self.projection = nn.Conv1d(CHANNELS[-1], length, length - SHORTEST + 1)
 
-    def forward(self, scores: Tensor) -> Tensor:
-        scores = check_scores(scores).to(self.projection.weight.dtype)
-        check_length(self, scores, self.length)
-        fractions = torch.sigmoid(
-            self.projection(self.convolutions(scores.reshape(-1, 1, self.length)))
-        )
-        return fractions.reshape(scores.shape) * self.length
+    def fractions(self, rows: Tensor) -> Tensor:
+        """Return the ranks of rows (B, n) as fractions of n."""
+        return torch.sigmoid(self.projection(self.convolutions(rows.unsqueeze(1))))

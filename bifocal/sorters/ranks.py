@@ -1,4 +1,8 @@
-"""Exact ranks, which sorters approximate, and the checks of their inputs."""
+"""Exact ranks, which sorters approximate, the check of their inputs, and the base of trained
+sorters."""
+
+from abc import ABC, abstractmethod
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -84,15 +88,33 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
     return scores.gather(-1, order), order
 
 
-def check_length(
-    sorter: nn.Module, scores: Tensor, length: int, shortest: int | None = None
-) -> None:
-    """Raise ``ValueError`` if a trained sorter does not rank so many scores (..., n): shortest <= n
-    <= length."""
-    shortest, found = length if shortest is None else shortest, scores.shape[-1]
-    if not shortest <= found <= length:
-        trained_on = f"{length}" if shortest == length else f"{shortest} to {length}"
-        raise ValueError(
-            f"this {type(sorter).__name__} ranks {trained_on} scores, not {found}: train one "
-            f"with length {found}, or use a sorter that accepts any length"
-        )
+class TrainedSorter(nn.Module, ABC):
+    """Sorter of vectors of ``length`` scores that a network ranks, see
+    ``bifocal.training.pretraining.sorter``."""
+
+    length: int
+    shortest: int | None = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of all modules but LSTMs: cuDNN has no backward pass in evaluation mode, and
+        without dropout both modes compute the same."""
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.LSTM):
+                module.train()
+        return self
+
+    @abstractmethod
+    def fractions(self, rows: Tensor) -> Tensor:
+        """Return the ranks of rows (B, n) as fractions of n, the unit of thesis table 5.1."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        scores = check_scores(scores).to(next(self.parameters()).dtype)
+        shortest, length, found = self.shortest or self.length, self.length, scores.shape[-1]
+        if not shortest <= found <= length:
+            trained_on = f"{length}" if shortest == length else f"{shortest} to {length}"
+            raise ValueError(
+                f"this {type(self).__name__} ranks {trained_on} scores, not {found}: train one "
+                f"with length {found}, or use a sorter that accepts any length"
+            )
+        return self.fractions(scores.reshape(-1, found)).reshape(scores.shape) * found

@@ -26,9 +26,7 @@ def test_corpus_of_files_names_its_files_without_a_root(name):
 
 @pytest.mark.parametrize("name", READERS_OF_FILES)
 def test_corpus_of_files_rejects_a_missing_root(name):
-    with pytest.raises(
-        ValueError, match=f"{name}: root '/no/such/folder' is not a folder; it must contain "
-    ):
+    with pytest.raises(ValueError, match=r"/no/such/folder'? is not a "):
         registry.build(PACKAGE, {"name": name, "root": "/no/such/folder"}).read(UNUSED)
 
 

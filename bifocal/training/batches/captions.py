@@ -1,5 +1,6 @@
 """Batches of captions with their images: every caption, or captions of distinct images."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,8 +18,23 @@ from bifocal.training.batches.base import (
 from bifocal.training.inputs import TrainingInputs
 
 
+class CaptionSampler(Batches):
+    """Batches of rows of captions in the split "train"."""
+
+    def prepare(
+        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
+    ) -> PreparedBatches:
+        pairs = inputs.captions("train")
+        return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
+
+    @abstractmethod
+    def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
+        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each
+        caption's image."""
+
+
 @dataclass(frozen=True)
-class CaptionBatches(Batches):
+class CaptionBatches(CaptionSampler):
     """Every caption once per epoch, in random order, with its image.
 
     Args:
@@ -50,15 +66,7 @@ class CaptionBatches(Batches):
                 f"{self.batch_size} captions: lower it, or raise batch_size"
             )
 
-    def prepare(
-        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
-    ) -> PreparedBatches:
-        pairs = inputs.captions("train")
-        return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
-
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
-        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each
-        caption's image."""
 
         def sample(epoch: int) -> list[Tensor]:
             batches = caption_batches(
@@ -121,7 +129,7 @@ def append_captions(
 
 
 @dataclass(frozen=True)
-class DistinctImageBatches(Batches):
+class DistinctImageBatches(CaptionSampler):
     """Captions of distinct images, every batch of exactly ``batch_size``.
 
     For a loss with a sorter of one length, and for a loss that takes every other caption as a
@@ -144,15 +152,7 @@ class DistinctImageBatches(Batches):
     def __post_init__(self) -> None:
         check_range("[1, inf)", batch_size=self.batch_size)
 
-    def prepare(
-        self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
-    ) -> PreparedBatches:
-        pairs = inputs.captions("train")
-        return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
-
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
-        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each
-        caption's image."""
         images = len(image_of_caption.unique())
         if images < self.batch_size:
             raise ValueError(
