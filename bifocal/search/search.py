@@ -65,7 +65,7 @@ class Search:
 
     Args:
         index: vectors of the items.
-        model: encodes queries; it computed the vectors. None to search only with vectors.
+        embedder: encodes queries; it computed the vectors. None to search only with vectors.
         collection: with the items of the index, for the mode "regions"; None for none.
         localizer: of the model, for the mode "regions"; None for none.
         items: captions, metadata and files of the results; by default without files.
@@ -79,14 +79,14 @@ class Search:
     def __init__(
         self,
         index: SearchIndex,
-        model: SentenceEmbedder | None = None,
+        embedder: SentenceEmbedder | None = None,
         collection: Collection | None = None,
         localizer: HeatmapModel | None = None,
         items: Items | None = None,
     ) -> None:
-        self.index, self.model, self.collection, self.localizer = (
+        self.index, self.embedder, self.collection, self.localizer = (
             index,
-            model,
+            embedder,
             collection,
             localizer,
         )
@@ -215,11 +215,11 @@ class Search:
 
     def embed(self, sentences: Sequence[str]) -> Array:
         """Return the vectors (B, d) of B sentences."""
-        if self.model is None:
+        if self.embedder is None:
             raise ValueError(
                 "this search has no model to embed sentences: give it one, or search with vectors"
             )
-        return self.model.embed_sentences(sentences)
+        return self.embedder.embed_sentences(sentences)
 
     def unknown_words(self, sentences: Sequence[str], mode: Mode = "vectors") -> list[str]:
         """Return the words of sentences that the model does not know; the mode "hybrid" finds them
@@ -228,13 +228,13 @@ class Search:
         Raises:
             ValueError: the model knows no word of a sentence.
         """
-        model: Any = self.model
-        if mode == "hybrid" or not hasattr(model, "unknown_words"):
+        embedder: Any = self.embedder
+        if mode == "hybrid" or not hasattr(embedder, "unknown_words"):
             return []
         return [
             word
             for sentence in filter(str.strip, sentences)
-            for word in model.unknown_words(sentence)
+            for word in embedder.unknown_words(sentence)
         ]
 
     def embed_image(self, image: Path | Image.Image | bytes) -> Array:
@@ -243,12 +243,12 @@ class Search:
         Raises:
             ValueError: the model does not read image files, or the file is not a complete image.
         """
-        model: Any = self.model
-        if "image" not in getattr(model, "inputs", ()):
+        embedder: Any = self.embedder
+        if "image" not in getattr(embedder, "inputs", ()):
             raise ValueError(
                 "this model reads published features, not image files: search by a sentence"
             )
-        vector: Array = model.embed_images([encode_file(image)])[0]
+        vector: Array = embedder.embed_images([encode_file(image)])[0]
         return vector
 
     def rank(self, query: EncodedQuery, k: int = 10, offset: int = 0) -> Results:

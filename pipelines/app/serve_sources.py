@@ -13,7 +13,7 @@ from bifocal.search.trained_model import ONNX
 from bifocal.serving.canary.report import Mode
 from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.live import Deletions, ModelSource, NoModel
-from bifocal.serving.service.models import RunSource, SearchModel, file_states, open_search_model
+from bifocal.serving.service.models import RunSource, SearchRelease, file_states, open_release
 from pipelines.app.run_folder import latest_run
 from runtime.artifacts import MANIFEST, check_files
 
@@ -48,7 +48,7 @@ class CheckedRun(RunSource):
         check_sums(self.folder / ONNX, self.collection, self.index)
         self._checked = key
 
-    def load(self) -> SearchModel:
+    def load(self) -> SearchRelease:
         """Return the model of the run with its collection."""
         if self.key() != self._checked:
             self.check()
@@ -99,7 +99,7 @@ class ReleaseSource:
         version = self.model.version()
         return f"{version.number}-{read_digest(version)}"
 
-    def load(self) -> SearchModel:
+    def load(self) -> SearchRelease:
         """Return the version with its collection and index; the downloaded files are in memory or
         mapped."""
         from runtime.mlflow.releases import COLLECTION, INDEX, download_release, read_digest
@@ -109,9 +109,7 @@ class ReleaseSource:
         with TemporaryDirectory() as folder:
             graphs, release = download_release(version, digest, Path(folder))
             name = f"{version.model} version {version.number}, release {digest[:12]}"
-            model = open_search_model(
-                graphs, release / COLLECTION, release / INDEX, name, self.images
-            )
+            model = open_release(graphs, release / COLLECTION, release / INDEX, name, self.images)
         model.version = replace(model.version, number=version.number, release=digest)
         return model
 
@@ -165,7 +163,7 @@ class RegistrySource:
         folders = [self.collection, *([] if self.index is None else [self.index])]
         return f"{self.model.version().number}-{file_states(folders)}"
 
-    def load(self) -> SearchModel:
+    def load(self) -> SearchRelease:
         """Return the version with the alias, and the collection."""
         version = self.model.version()
         check_sums(self.collection, self.index)
@@ -174,7 +172,7 @@ class RegistrySource:
                 version.download_graphs(Path(folder)),
                 f"{version.model} version {version.number}",
             )
-            return open_search_model(graphs, self.collection, self.index, name, self.images)
+            return open_release(graphs, self.collection, self.index, name, self.images)
 
 
 def open_source(

@@ -185,7 +185,7 @@ def probe_router(handlers: Handlers) -> APIRouter:
     async def ready() -> ServiceState:
         """Return 200 once a model is loaded, and whether a newer one could not be loaded; else
         503."""
-        model, failure = handlers.loaded().model, handlers.reloader.failure
+        model, failure = handlers.loaded().release, handlers.reloader.failure
         status = "ready" if failure is None else f"ready with an older model: {failure}"
         return ServiceState(status, model.version.model)
 

@@ -30,8 +30,8 @@ from bifocal.serving.canary.report import (
     ReleaseIdentity,
     Report,
 )
-from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
-from bifocal.serving.service.models import ModelVersion, SearchModel
+from bifocal.serving.service.live import Deletions, LoadedRelease, ModelSource, Reloader
+from bifocal.serving.service.models import ModelVersion, SearchRelease
 from bifocal.serving.service.schema import SearchRequest
 from bifocal.serving.service.turns import Threads, client_of_request
 
@@ -97,7 +97,7 @@ class Find(Protocol):
 
     def __call__(
         self,
-        loaded: LoadedModel,
+        loaded: LoadedRelease,
         request: SearchRequest,
         upload: bytes | None = None,
         *,
@@ -141,9 +141,9 @@ class Comparison:
         champion, candidate = self._champion.loaded, self.reloader.loaded
         if champion is None or candidate is None:
             return self._last
-        return self._report(champion.model, candidate.model) or self._last
+        return self._report(champion.release, candidate.release) or self._last
 
-    def candidate(self) -> LoadedModel | None:
+    def candidate(self) -> LoadedRelease | None:
         """Return the candidate if it answers the client of this request; else None."""
         candidate = self.reloader.loaded
         if (
@@ -155,7 +155,7 @@ class Comparison:
         return candidate
 
     async def find(
-        self, champion: LoadedModel, request: SearchRequest, upload: bytes | None
+        self, champion: LoadedRelease, request: SearchRequest, upload: bytes | None
     ) -> Results:
         """Return the results of a request; in a canary, the client may say which of them it
         chose."""
@@ -163,7 +163,7 @@ class Comparison:
         report = (
             None
             if candidate is None or request.offset
-            else self._report(champion.model, candidate.model)
+            else self._report(champion.release, candidate.release)
         )
         if candidate is None or report is None:
             return await self._find(self.candidate() or champion, request, upload, in_thread=True)
@@ -215,7 +215,7 @@ class Comparison:
     async def _answer(
         self,
         counts: Counts,
-        loaded: LoadedModel,
+        loaded: LoadedRelease,
         request: SearchRequest,
         upload: bytes | None,
         group: int,
@@ -231,7 +231,7 @@ class Comparison:
     async def _repeat(
         self,
         report: Report,
-        candidate: LoadedModel,
+        candidate: LoadedRelease,
         request: SearchRequest,
         group: int,
         results: Results,
@@ -251,12 +251,12 @@ class Comparison:
         report.counts_candidate.add_answer(group, repeated.found, repeated.relevance, seconds)
         report.add_overlap(group, [hit.id for hit in results], [hit.id for hit in repeated])
 
-    def _bucket(self, candidate: LoadedModel) -> ClientBucket:
+    def _bucket(self, candidate: LoadedRelease) -> ClientBucket:
         """Return the bucket of the client, which another candidate draws anew."""
-        version = candidate.model.version
+        version = candidate.release.version
         return ClientBucket.of(client_of_request.get().name, version.release or version.model_hash)
 
-    def _report(self, champion: SearchModel, candidate: SearchModel) -> Report | None:
+    def _report(self, champion: SearchRelease, candidate: SearchRelease) -> Report | None:
         """Return the report of two releases; None while a candidate that was promoted is still in
         use as both."""
         versions = champion.version, candidate.version

@@ -19,8 +19,8 @@ from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.search.price import QUICK, check_price, filter_price
 from bifocal.search.query import EncodedQuery, ItemFacts, Results
 from bifocal.serving.service.candidate import Candidate, Comparison, ComparisonCollector
-from bifocal.serving.service.live import Deletions, LoadedModel, ModelSource, Reloader
-from bifocal.serving.service.models import SearchModel
+from bifocal.serving.service.live import Deletions, LoadedRelease, ModelSource, Reloader
+from bifocal.serving.service.models import SearchRelease
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.pictures import Decoders, ThumbnailCache, media_type
 from bifocal.serving.service.schema import (
@@ -76,7 +76,7 @@ class Handlers:
             metrics.registry.register(ComparisonCollector(self.comparison))
         self.thumbnails = ThumbnailCache(self.pictures.run)
 
-    def loaded(self) -> LoadedModel:
+    def loaded(self) -> LoadedRelease:
         """Return the model in use, or answer 503; a request calls this first, so that its index
         knows the deletions of other processes."""
         self.deletions.read_file()
@@ -85,12 +85,12 @@ class Handlers:
             raise HTTPException(503, f"not ready: {reason}", {"retry-after": "1"})
         return self.reloader.loaded
 
-    def model(self) -> SearchModel:
+    def release(self) -> SearchRelease:
         """Return the model that answers a client: with a canary, a share of the clients have the
         candidate."""
         loaded = self.loaded()
         candidate = None if self.comparison is None else self.comparison.candidate()
-        return (candidate or loaded).model
+        return (candidate or loaded).release
 
     async def search(self, request: SearchRequest, upload: bytes | None = None) -> Results:
         """Return the results of a request, which may come with an image file."""
@@ -106,7 +106,7 @@ class Handlers:
 
     async def find(
         self,
-        loaded: LoadedModel,
+        loaded: LoadedRelease,
         request: SearchRequest,
         upload: bytes | None = None,
         *,
@@ -118,7 +118,7 @@ class Handlers:
             in_thread: also search a small index in a thread, so that a slow candidate delays no
                 other request.
         """
-        search, threads = loaded.model.search, loaded.threads
+        search, threads = loaded.release.search, loaded.threads
         try:
             query = await self._query(loaded, request, upload)
             small = query.mode == "vectors" and query.group is None and not query.where
@@ -133,14 +133,14 @@ class Handlers:
             raise HTTPException(400, str(error)[:1000]) from error
         results = search.keep_present(results)
         results.more = results.more and request.offset + request.k < self.settings.max_depth
-        results.model = loaded.model.version.model
+        results.model = loaded.release.version.model
         return results
 
     async def _query(
-        self, loaded: LoadedModel, request: SearchRequest, upload: bytes | None
+        self, loaded: LoadedRelease, request: SearchRequest, upload: bytes | None
     ) -> EncodedQuery:
         """Return the query of a request."""
-        model, threads = loaded.model, loaded.threads
+        model, threads = loaded.release, loaded.threads
         modes, images = model.search.modes, []
         if request.mode not in modes:
             raise HTTPException(
@@ -210,7 +210,7 @@ class Handlers:
                     400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted"
                 )
 
-    async def decode(self, model: SearchModel, upload: bytes) -> DecodedImage:
+    async def decode(self, model: SearchRelease, upload: bytes) -> DecodedImage:
         """Return the pixels of an image file that a client sent; raise 400, 413 or 415 for another
         file."""
         if not model.accepts_images:
@@ -225,23 +225,26 @@ class Handlers:
 
     async def browse(self, request: BrowseRequest) -> ItemPage:
         """Return a page of the collection, the newest first."""
-        model, items = self.model(), self.model().index.items
+        release = self.release()
+        items = release.index.items
         self._check_count(request.k)
         steps = await self.run(lambda: check_price(filter_price(items, request.where), items))
         lane = self.threads.searches if steps <= QUICK else self.threads.others
-        rows = await lane.run(model.newest, request.where)
+        rows = await lane.run(release.newest, request.where)
         end = request.offset + request.k
-        items = [ItemFacts(**model.items.facts(row)) for row in rows[request.offset : end].tolist()]
+        items = [
+            ItemFacts(**release.items.facts(row)) for row in rows[request.offset : end].tolist()
+        ]
         return ItemPage(items, len(rows), end < len(rows))
 
-    def _use(self, model: SearchModel) -> None:
+    def _use(self, model: SearchRelease) -> None:
         """Note that a model came into use."""
         self.thumbnails.keep(model.index)
         self.metrics.use(model.version.model, model.version.model_hash, len(model.index))
 
     async def information(self) -> Information:
         """Return model, columns of metadata, examples and limits."""
-        model, settings = self.model(), self.settings
+        model, settings = self.release(), self.settings
         summary = model.summary
         languages = await asyncio.to_thread(lambda: model.languages)
         return Information(
@@ -309,7 +312,7 @@ class Handlers:
         """Delete an item from all answers, at once."""
         candidate = None if self.comparison is None else self.comparison.reloader.loaded
         self.loaded()
-        if candidate is None or item_id not in candidate.model.index:
+        if candidate is None or item_id not in candidate.release.index:
             self._row(item_id)
         try:
             async with asyncio.timeout(WRITE_SECONDS):
@@ -321,7 +324,7 @@ class Handlers:
         except OSError as error:
             raise HTTPException(503, f"deletions cannot be written: {error.strerror}") from error
         self.thumbnails.drop(item_id)
-        self.metrics.items.set(len(self.loaded().model.index))
+        self.metrics.items.set(len(self.loaded().release.index))
 
     async def correct(self, item_id: str, text: str, *, right: bool) -> None:
         """Keep what a person says about an item, for the next training."""
@@ -355,16 +358,16 @@ class Handlers:
         report = None if compared.report is None else compared.report.to_json()
         return ComparisonState(compared.mode, compared.share, compared.state, report)
 
-    def _row(self, item_id: str) -> tuple[SearchModel, int]:
+    def _row(self, item_id: str) -> tuple[SearchRelease, int]:
         """Return the model that answers a client, and the row of an item; raise 404 if it has
         none."""
-        model = self.model()
+        model = self.release()
         try:
             return model, model.index.row(item_id)
         except ValueError as error:
             raise HTTPException(404, "there is no item with this id") from error
 
-    def _file(self, model: SearchModel, row: int) -> Path:
+    def _file(self, model: SearchRelease, row: int) -> Path:
         file = model.items.file(row)
         if file is None or not file.is_file():
             raise HTTPException(404, NO_IMAGE)

@@ -21,8 +21,8 @@ from bifocal.onnx.pixels import DecodedImage
 from bifocal.serving.service.api import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute, parse_json
 from bifocal.serving.service.bodies import INFERENCE
 from bifocal.serving.service.handlers import Handlers
-from bifocal.serving.service.live import LoadedModel
-from bifocal.serving.service.models import SearchModel
+from bifocal.serving.service.live import LoadedRelease
+from bifocal.serving.service.models import SearchRelease
 
 MODEL = "bifocal"
 TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
@@ -243,11 +243,11 @@ def inference_router(handlers: Handlers) -> APIRouter:
         handlers.loaded()
         return Ready(True)
 
-    def find(model: str, version: str | None = None) -> LoadedModel:
+    def find(model: str, version: str | None = None) -> LoadedRelease:
         if model != MODEL:
             raise HTTPException(404, f"there is no such model; this service has {MODEL}")
         found = handlers.loaded()
-        if version not in (None, known := found.model.version.model_hash):
+        if version not in (None, known := found.release.version.model_hash):
             raise HTTPException(404, f"there is no such version; this service has {known}")
         return found
 
@@ -262,14 +262,14 @@ def inference_router(handlers: Handlers) -> APIRouter:
     @router.get("/models/{model}")
     async def metadata(model: str) -> ModelMetadata:
         """Return inputs and outputs of the model."""
-        return described(find(model).model)
+        return described(find(model).release)
 
     @router.get("/models/{model}/versions/{version}")
     async def metadata_of_version(model: str, version: str) -> ModelMetadata:
         """Return inputs and outputs of a version."""
-        return described(find(model, version).model)
+        return described(find(model, version).release)
 
-    def described(found: SearchModel) -> ModelMetadata:
+    def described(found: SearchRelease) -> ModelMetadata:
         names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
         inputs = [Tensor(name, "BYTES", [-1]) for name in names]
         output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
@@ -307,8 +307,8 @@ def inference_router(handlers: Handlers) -> APIRouter:
         """Return the embeddings by a version."""
         return await embeddings(find(model, version), body)
 
-    async def embeddings(loaded: LoadedModel, body: InferenceRequest) -> InferenceResponse:
-        binary, found = _is_binary(body), loaded.model
+    async def embeddings(loaded: LoadedRelease, body: InferenceRequest) -> InferenceResponse:
+        binary, found = _is_binary(body), loaded.release
         strings, limits = _strings(body), handlers.settings.limits
         await handlers.run(limits.check_rows, len(strings))
         if body.inputs[0].name == TEXT:
@@ -340,7 +340,7 @@ def inference_router(handlers: Handlers) -> APIRouter:
     return router
 
 
-async def _decode(handlers: Handlers, model: SearchModel, row: int, string: str) -> DecodedImage:
+async def _decode(handlers: Handlers, model: SearchRelease, row: int, string: str) -> DecodedImage:
     try:
         file = await handlers.run(handlers.settings.limits.read_file, string)
         return await handlers.decode(model, file)

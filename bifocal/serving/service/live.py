@@ -19,7 +19,7 @@ from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.turns import Threads, client_of_request
 
 if TYPE_CHECKING:
-    from bifocal.serving.service.models import SearchModel
+    from bifocal.serving.service.models import SearchRelease
 
 logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
@@ -134,7 +134,7 @@ def batches(sentences: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-class LoadedModel:
+class LoadedRelease:
     """A model in memory with its threads; a request keeps the one that it started with.
 
     Requests of short sentences that arrive while others are encoded form the next batch, clients in
@@ -142,15 +142,15 @@ class LoadedModel:
     parts.
     """
 
-    def __init__(self, model: "SearchModel", threads: Threads) -> None:
-        self.model, self.threads = model, threads
+    def __init__(self, release: "SearchRelease", threads: Threads) -> None:
+        self.release, self.threads = release, threads
         self._waiting: list[tuple[list[str], asyncio.Future[NDArray[Any]], str]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def embed(self, sentences: Sequence[str]) -> NDArray[Any]:
         """Return the vectors (B, d) of the B sentences of a request."""
         if cost(sentences) > SHORT_COST:
-            encode = self.model.embedder.embed_sentences
+            encode = self.release.embedder.embed_sentences
             return np.concatenate(
                 [await self.threads.others.run(encode, part) for part in batches(sentences)]
             )
@@ -198,7 +198,7 @@ class LoadedModel:
             dict.fromkeys(sentence for sentences, *_ in batch for sentence in sentences)
         )
         vectors = await asyncio.get_running_loop().run_in_executor(
-            self.threads.searches.executor, self.model.embedder.embed_sentences, different
+            self.threads.searches.executor, self.release.embedder.embed_sentences, different
         )
         row = {sentence: number for number, sentence in enumerate(different)}
         for sentences, future, _ in batch:
@@ -221,7 +221,7 @@ class ModelSource(Protocol):
         """Return a text that changes with the model or the index, or raise ``NoModel``; called
         every few seconds."""
 
-    def load(self) -> "SearchModel":
+    def load(self) -> "SearchRelease":
         """Return the model with its index."""
 
 
@@ -234,7 +234,7 @@ class Reloader:
         source: ModelSource,
         threads: Threads,
         deletions: Deletions,
-        on_swap: Callable[["SearchModel"], None],
+        on_swap: Callable[["SearchRelease"], None],
     ) -> None:
         self.source, self.threads, self.deletions, self.on_swap = (
             source,
@@ -242,11 +242,11 @@ class Reloader:
             deletions,
             on_swap,
         )
-        self.loaded: LoadedModel | None = None
+        self.loaded: LoadedRelease | None = None
         self.failure: str | None = None  # why the newest model or index is not in use
         self._logged: str | None = None  # error that is in the log
         self._key: str | None = None
-        self._previous: tuple[str, LoadedModel] | None = None
+        self._previous: tuple[str, LoadedRelease] | None = None
 
     async def refresh(self) -> None:
         """Load model and index if one of them has changed; if that fails, the present ones stay in
@@ -260,7 +260,7 @@ class Reloader:
             if self._previous is not None and self._previous[0] == key:
                 loaded = self._previous[1]
             else:
-                loaded = LoadedModel(
+                loaded = LoadedRelease(
                     await loop.run_in_executor(None, self._load, key), self.threads
                 )
         except NoModel as reason:
@@ -279,7 +279,7 @@ class Reloader:
         if self.source.reversible and self._key is not None and self.loaded is not None:
             self._previous = self._key, self.loaded
         self._key, self.failure, self._logged, self.loaded = key, None, None, loaded
-        model = loaded.model
+        model = loaded.release
         self.on_swap(model)
         asyncio.get_running_loop().run_in_executor(
             None, lambda: model.languages
@@ -289,7 +289,7 @@ class Reloader:
             extra={"fields": {"model": model.version.model, "items": len(model.index)}},
         )
 
-    def _load(self, key: str) -> "SearchModel":
+    def _load(self, key: str) -> "SearchRelease":
         model = self.source.load()
         if self.source.key() != key:
             raise RuntimeError("model or index were replaced while they were loaded: trying again")

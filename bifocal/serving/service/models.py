@@ -68,7 +68,7 @@ class Heatmap:
         return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-class SearchModel:
+class SearchRelease:
     """Search, heatmaps and items of one model and the index of its collection."""
 
     def __init__(
@@ -157,15 +157,15 @@ class RunSource:
             [self.folder / ONNX, self.collection, *([] if self.index is None else [self.index])]
         )
 
-    def load(self) -> SearchModel:
+    def load(self) -> SearchRelease:
         """Return the model of the run with its collection."""
         name = self.folder.resolve().name
-        return open_search_model(self.folder / ONNX, self.collection, self.index, name, self.images)
+        return open_release(self.folder / ONNX, self.collection, self.index, name, self.images)
 
 
-def open_search_model(
+def open_release(
     onnx: Path, collection: Path, index: Path | None, name: str, images: Path | None = None
-) -> SearchModel:
+) -> SearchRelease:
     """Return a model with collection and index (default exact search); ``ValueError`` if they have
     another model."""
     embedder = Embedder(onnx, threads=1)
@@ -173,7 +173,7 @@ def open_search_model(
     assert search.collection is not None
     version = ModelVersion(name, search.collection.model.sha256)
     pointer = open_pointer(onnx, embedder, threads=1)
-    return SearchModel(search, embedder, version, pointer)
+    return SearchRelease(search, embedder, version, pointer)
 
 
 def file_states(folders: Iterable[Path]) -> str:

@@ -169,3 +169,10 @@ def test_fusion_is_the_sum_of_reciprocal_ranks() -> None:
     assert list(fused) == sorted(sums, key=lambda row: -sums[row])
     assert fused == pytest.approx(sums)
     assert fuse([]) == {}
+
+
+def test_a_query_of_too_many_different_words_is_refused() -> None:
+    searched = Keywords.of(ITEMS)
+    with pytest.raises(ValueError, match="has 19999 different words and parts of words"):
+        searched.search("".join(chr(0x4E00 + number) for number in range(10_000)), 5)
+    assert searched.search("dog " * 9999, 5).tolist() == searched.search("dog", 5).tolist()

@@ -38,8 +38,8 @@ def search(embedder: TorchEmbedder, pairs: ImageCaptionPairs) -> Search:
 
 
 def test_text_search_ranks_images_by_their_cosine(search: Search, pairs: ImageCaptionPairs) -> None:
-    assert isinstance(search.model, TorchEmbedder)
-    images, captions = embed(search.model.model, pairs)
+    assert isinstance(search.embedder, TorchEmbedder)
+    images, captions = embed(search.embedder.model, pairs)
     np.testing.assert_allclose(
         search.embed(["a red ball with mark0"])[0], captions[0].numpy(), atol=1e-6
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.search.trained_model import TrainedModel
-from bifocal.serving.service.models import RunSource, SearchModel
+from bifocal.serving.service.models import RunSource, SearchRelease
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.server import Server, running_server
 
@@ -25,6 +25,6 @@ def server(run_folder: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
-def served(run_folder: Path) -> SearchModel:
+def served(run_folder: Path) -> SearchRelease:
     """The model of the run with its collection, loaded once."""
     return RunSource(run_folder).load()

@@ -13,7 +13,7 @@ from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.service.models import SearchModel
+from bifocal.serving.service.models import SearchRelease
 
 COLLECTION = Path("artifacts") / "collection"
 SIDE = 128
@@ -25,13 +25,13 @@ class LoadedSource:
 
     reversible = False
 
-    def __init__(self, served: SearchModel) -> None:
+    def __init__(self, served: SearchRelease) -> None:
         self.served = served
 
     def key(self) -> str:
         return "loaded"
 
-    def load(self) -> SearchModel:
+    def load(self) -> SearchRelease:
         return self.served
 
 

@@ -61,7 +61,7 @@ def test_the_service_answers_without_a_point(run: Path) -> None:
 
     async def explain() -> list[PhraseHeatmap]:
         await handlers.reloader.refresh()
-        item = next(iter(handlers.loaded().model.index))
+        item = next(iter(handlers.loaded().release.index))
         return (await handlers.explain(item, "a red fox and a cat")).phrases
 
     fox, cat = asyncio.run(explain())

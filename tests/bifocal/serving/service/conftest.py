@@ -2,10 +2,10 @@
 
 import pytest
 
-from bifocal.serving.service.models import SearchModel
+from bifocal.serving.service.models import SearchRelease
 from tests.bifocal.serving.runs import LoadedSource
 
 
 @pytest.fixture(scope="module")
-def source(served: SearchModel) -> LoadedSource:
+def source(served: SearchRelease) -> LoadedSource:
     return LoadedSource(served)

@@ -16,7 +16,7 @@ def release(number: int, name: str) -> Any:
 
 def new_comparison() -> Any:
     nothing: Any = SimpleNamespace()
-    champion: Any = SimpleNamespace(loaded=SimpleNamespace(model=release(2, "monday")))
+    champion: Any = SimpleNamespace(loaded=SimpleNamespace(release=release(2, "monday")))
     return Comparison(Candidate(nothing, "canary", 0.1), champion, nothing, nothing, nothing)
 
 
@@ -36,7 +36,7 @@ def test_the_report_before_the_first_search_is_not_of_a_previous_candidate() -> 
     previous = comparison._report(release(1, "monday"), release(2, "monday"))
     comparison.reloader = SimpleNamespace(loaded=None)
     assert comparison.report is previous  # the last counts, after the end of the comparison
-    comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(model=release(3, "tuesday")))
+    comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(release=release(3, "tuesday")))
     found = comparison.report
     assert (found.champion.version, found.candidate.version) == (2, 3)
     assert comparison.report is found
@@ -45,7 +45,7 @@ def test_the_report_before_the_first_search_is_not_of_a_previous_candidate() -> 
 def test_the_last_report_stays_when_the_candidate_becomes_the_champion() -> None:
     comparison = new_comparison()
     last = comparison._report(release(1, "monday"), release(2, "monday"))
-    comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(model=release(2, "monday")))
+    comparison.reloader = SimpleNamespace(loaded=SimpleNamespace(release=release(2, "monday")))
     assert (
         comparison.report is last
     )  # the champion is 2 already, the alias of the candidate is still read

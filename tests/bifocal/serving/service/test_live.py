@@ -22,7 +22,7 @@ from bifocal.durable import change
 from bifocal.search.deletion import delete_from_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import TrainedModel
-from bifocal.serving.service.live import Deletions, LoadedModel
+from bifocal.serving.service.live import Deletions, LoadedRelease
 from bifocal.serving.service.turns import Threads
 from tests.bifocal.serving.runs import COLLECTION, replace_run, write_run
 from tests.bifocal.serving.server import JSON, Server, running_server
@@ -201,7 +201,7 @@ def test_requests_that_wait_are_encoded_together_and_one_that_fails_fails_alone(
 
     async def answer_all() -> list[object]:
         model: Any = SimpleNamespace(embedder=SimpleNamespace(embed_sentences=encode))
-        loaded = LoadedModel(model, Threads(1))
+        loaded = LoadedRelease(model, Threads(1))
         requests = [["one"], ["two", "three"], ["bad"], ["one"], ["four", "five", "six"]]
         return await asyncio.gather(*map(loaded.embed, requests), return_exceptions=True)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.serving.service.live import MAX_COST, LoadedModel, batches, cost
+from bifocal.serving.service.live import MAX_COST, LoadedRelease, batches, cost
 from bifocal.serving.service.turns import Client, Threads, Turns, client_of_request
 
 
@@ -81,7 +81,7 @@ def test_a_sentence_of_another_client_waits_for_one_batch(letters: int) -> None:
 
     async def run() -> int:
         model: Any = SimpleNamespace(embedder=SimpleNamespace(embed_sentences=encode))
-        loaded = LoadedModel(model, Threads(1))
+        loaded = LoadedRelease(model, Threads(1))
         much = [
             [f"{request} {row} ".ljust(letters, "x") for row in range(20)] for request in range(40)
         ]

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from bifocal.onnx.images import image_formats
 from bifocal.onnx.limits import Limits
 from bifocal.serving.service.app import create_app
-from bifocal.serving.service.models import SearchModel
+from bifocal.serving.service.models import SearchRelease
 from bifocal.serving.service.settings import Settings
 from tests.bifocal.serving.runs import LoadedSource
 
@@ -41,7 +41,7 @@ def declared(width: int, height: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def client(served: SearchModel) -> Iterator[TestClient]:
+def client(served: SearchRelease) -> Iterator[TestClient]:
     limits = Limits(pixels=90_000, total_pixels=100_000, decode_seconds=60)
     with TestClient(
         create_app(LoadedSource(served), Settings(limits=limits)), base_url="http://localhost"

@@ -12,7 +12,7 @@ import uvicorn
 from bifocal.search.query import EncodedQuery, Results
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.candidate import Candidate
-from bifocal.serving.service.models import SearchModel
+from bifocal.serving.service.models import SearchRelease
 from bifocal.serving.service.settings import Settings
 from pipelines.app.serve_sources import CandidateSource, ReleaseSource
 from tests.bifocal.serving.server import JSON
@@ -63,7 +63,7 @@ class Damaged(CandidateSource):
 
     go = threading.Event()
 
-    def load(self) -> SearchModel:
+    def load(self) -> SearchRelease:
         model = super().load()
         rank = model.search.rank
 
