@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bifocal.datasets.base import META
+from bifocal.datasets.base import META, SPLITS, UNCAPTIONED
 from bifocal.datasets.languages import caption_languages
 from bifocal.search.collection.format import DATE as DATE_NAME
 from bifocal.search.collection.format import FOLDER as FOLDER_NAME
+from bifocal.search.collection.format import SPLIT
 from bifocal.search.items import Items
 from bifocal.serving.service.schema import Column
 
@@ -87,6 +88,8 @@ def columns(items: pa.Table) -> list[Column]:
             values = pc.unique(items[name]).drop_null() if kind == "text" else []
             if name == FOLDER and len(values) < 2:
                 continue
+            if name == META + SPLIT and {*map(str, values)} <= {*SPLITS, UNCAPTIONED}:
+                continue  # of the training, not of the user
             shown = sorted(map(str, values)) if 0 < len(values) <= MAX_VALUES else []
             found.append(Column(name.removeprefix(META), kind, shown))
     return found
