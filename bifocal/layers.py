@@ -1,5 +1,7 @@
-"""Layers that image and text encoders share: the mapping of multi-level grounding, and the map of
-residual heads."""
+"""What image and text encoders share: their base, the layers of heads, the mapping of multi-level
+grounding, and the concatenation of several encoders."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -58,3 +60,27 @@ class ResidualMap(nn.Module):
         unit = normalize(vectors, dim=1)
         same = pad(unit, (0, max(self.dim - unit.shape[1], 0)))[:, : self.dim]
         return normalize(same + self.blend * self.layers(unit), dim=1)
+
+
+class Encoder(nn.Module):
+    """Encoder of values of ``input_dim`` to a joint space of ``dim``."""
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.input_dim, self.dim = input_dim, dim
+
+
+class ResidualEncoder(Encoder):
+    """Encoder by a ``ResidualMap`` of the vector of a contrastive tower."""
+
+    def __init__(
+        self, input_dim: int = 512, dim: int = 512, hidden: int = 256, dropout: float = 0.2
+    ) -> None:
+        super().__init__(input_dim, dim)
+        self.head = ResidualMap(input_dim, dim, hidden, dropout)
+
+
+def join(vectors: Sequence[Tensor]) -> Tensor:
+    """Return unit vectors (..., d) of n models as one unit vector (..., n d)."""
+    joined: Tensor = torch.cat(list(vectors), dim=-1) / len(vectors) ** 0.5
+    return joined

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bifocal.features import RegionBatch
+from bifocal.layers import Encoder
 from bifocal.localization.base import Localizer
 from bifocal.localization.grad_cam import Activations
 
@@ -33,7 +34,7 @@ def max_plus_min(features: Tensor, mask: Tensor, k: int = 1) -> Tensor:
     return torch.where(counted.unsqueeze(2), extremes, 0.0).sum(dim=1) / counts
 
 
-class ImageEncoder(nn.Module):
+class ImageEncoder(Encoder):
     """Encoder of images: ``forward(features, mask) -> (B, d)``, of unit norm."""
 
     reads_pixels: bool = False
@@ -50,10 +51,6 @@ class ImageEncoder(nn.Module):
     onnx_image_size: int | None = (
         None  # side of the only square that an exported graph takes, pixels
     )
-
-    def __init__(self, input_dim: int, dim: int) -> None:
-        super().__init__()
-        self.input_dim, self.dim = input_dim, dim
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:

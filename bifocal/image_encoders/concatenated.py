@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from bifocal.features import RegionBatch
 from bifocal.image_encoders.base import ImageEncoder, mean_region
 from bifocal.image_encoders.smile import SMILEEncoder
+from bifocal.layers import join
 from bifocal.localization.base import Localizer, RegionVectors
 from bifocal.localization.per_region import PerRegionLocalizer
 from bifocal.localization.smile import SMILERegions
@@ -91,9 +91,3 @@ class ConcatenatedImages(ImageEncoder):
     @property
     def _encoders(self) -> list[ImageEncoder]:
         return [member for member in self.members if isinstance(member, ImageEncoder)]
-
-
-def join(vectors: Sequence[Tensor]) -> Tensor:
-    """Return unit vectors (..., d) of n models as one unit vector (..., n d)."""
-    joined: Tensor = torch.cat(list(vectors), dim=-1) / len(vectors) ** 0.5
-    return joined

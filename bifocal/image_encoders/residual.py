@@ -3,10 +3,10 @@
 from torch import Tensor
 
 from bifocal.image_encoders.base import ImageEncoder, mean_region
-from bifocal.layers import ResidualMap
+from bifocal.layers import ResidualEncoder
 
 
-class ResidualHead(ImageEncoder):
+class ResidualHead(ResidualEncoder, ImageEncoder):
     """Mean of the regions plus a trained residual of it, l2-normalized: the identity before
     training.
 
@@ -32,12 +32,6 @@ class ResidualHead(ImageEncoder):
         >>> head(torch.tensor([[[3.0, 4.0]]]), torch.ones(1, 1, dtype=torch.bool)).tolist()
         [[0.6000000238418579, 0.800000011920929]]
     """
-
-    def __init__(
-        self, input_dim: int = 512, dim: int = 512, hidden: int = 256, dropout: float = 0.2
-    ) -> None:
-        super().__init__(input_dim, dim)
-        self.head = ResidualMap(input_dim, dim, hidden, dropout)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         embeddings: Tensor = self.head(mean_region(features, mask))

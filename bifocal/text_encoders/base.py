@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.layers import Encoder
+
 
 def check_sequences(values: Tensor, lengths: Tensor, input_dim: int) -> None:
     """Raise ``ValueError`` unless ``values`` (B, T, input_dim) holds sequences of ``lengths`` (B,),
@@ -36,13 +38,9 @@ def reverse(values: Tensor, lengths: Tensor) -> Tensor:
     return values.gather(1, index[:, :, None].expand(-1, -1, values.shape[2]))
 
 
-class TextEncoder(nn.Module):
+class TextEncoder(Encoder):
     """Caption encoder for vectors of ``input_dim``: ``forward(values, lengths)`` -> unit vectors
     (B, dim)."""
-
-    def __init__(self, input_dim: int, dim: int) -> None:
-        super().__init__()
-        self.input_dim, self.dim = input_dim, dim
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:

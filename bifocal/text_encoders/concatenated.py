@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
+from bifocal.layers import join
 from bifocal.text_encoders.base import TextEncoder
 
 
@@ -25,9 +25,9 @@ class ConcatenatedTexts(TextEncoder):
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         count = len(self.members)
         parts = values.chunk(count, dim=-1) if self.own_words else (values,) * count
-        vectors = [member(part, lengths) for member, part in zip(self.members, parts, strict=True)]
-        joined: Tensor = torch.cat(vectors, dim=1) / count**0.5
-        return joined
+        return join(
+            [member(part, lengths) for member, part in zip(self.members, parts, strict=True)]
+        )
 
     @property
     def _encoders(self) -> list[TextEncoder]:

@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from bifocal.layers import ResidualMap
+from bifocal.layers import ResidualEncoder
 from bifocal.text_encoders.base import VectorTextEncoder
 
 
-class ResidualHead(VectorTextEncoder):
+class ResidualHead(ResidualEncoder, VectorTextEncoder):
     """A caption's vector plus a trained residual of it, l2-normalized: the identity before
     training.
 
@@ -29,12 +29,6 @@ class ResidualHead(VectorTextEncoder):
         ... ).tolist()
         [[0.0, 1.0]]
     """
-
-    def __init__(
-        self, input_dim: int = 512, dim: int = 512, hidden: int = 256, dropout: float = 0.2
-    ) -> None:
-        super().__init__(input_dim, dim)
-        self.head = ResidualMap(input_dim, dim, hidden, dropout)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         self.check_vectors(values)
