@@ -17,7 +17,6 @@ from typing import Any
 import click
 from packaging.requirements import Requirement
 
-from bifocal.http import request
 from runtime.checkout import tracking_uri
 from runtime.redaction import redact
 
@@ -144,7 +143,9 @@ def dvc_remote() -> CheckResult:
 
 def s3() -> CheckResult:
     """Check that the S3 endpoint accepts the credentials of the environment."""
-    if not ({"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"} & set(os.environ)):
+    file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
+    names = {"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"}
+    if not names & set(os.environ) and not file.is_file():
         fix = "export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=..."
         return CheckResult("S3", None, "no credentials in the environment", fix)
     from runtime.s3.storage import Storage
@@ -172,9 +173,15 @@ def mlflow() -> CheckResult:
     if not uri.startswith("http"):
         fix = "make mlflow & export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
         return CheckResult("MLflow", None, f"runs are stored in {tracking_uri()}, no server", fix)
-    return _check_endpoint(
-        "MLflow", f"{uri}/health", "make mlflow; for error 403 add this host to MLFLOW_HOSTS"
-    )
+    from runtime.mlflow.connection import connect, find_experiment, mlflow_errors_as_oserror
+
+    try:
+        with mlflow_errors_as_oserror():
+            find_experiment(connect())
+    except OSError as error:
+        fix = "make mlflow; for error 403 add this host to MLFLOW_HOSTS"
+        return CheckResult("MLflow", False, f"{uri}: {error}", fix)
+    return CheckResult("MLflow", True, f"{uri} answers")
 
 
 def kubeflow() -> CheckResult:
@@ -187,7 +194,14 @@ def kubeflow() -> CheckResult:
     if not uri.startswith("http"):
         message = f"KFP_ENDPOINT is {uri}, expected an address that starts with http://"
         return CheckResult("Kubeflow", False, message, f"export KFP_ENDPOINT=http://{uri}")
-    return _check_endpoint("Kubeflow", f"{uri}/apis/v2beta1/healthz", forward)
+    from pipelines.kubeflow.client import find_pipelines, kfp_client
+
+    try:
+        with kfp_client() as client:
+            find_pipelines(client)
+    except (OSError, ValueError) as error:
+        return CheckResult("Kubeflow", False, f"{uri}: {error}", forward)
+    return CheckResult("Kubeflow", True, f"{uri} answers")
 
 
 CHECKS: tuple[Callable[[], CheckResult], ...] = (
@@ -200,14 +214,6 @@ CHECKS: tuple[Callable[[], CheckResult], ...] = (
     mlflow,
     kubeflow,
 )
-
-
-def _check_endpoint(name: str, url: str, fix: str) -> CheckResult:
-    try:
-        request(url)
-    except (OSError, ValueError) as error:
-        return CheckResult(name, False, f"{url}: {error}", fix)
-    return CheckResult(name, True, f"{url} answers")
 
 
 def _project() -> Any:

@@ -76,7 +76,6 @@ sed -e "s#image: localhost/bifocal:cpu#image: $cpu#" -e "s#image: localhost/bifo
 kubectl wait --namespace kubeflow --for=condition=Complete job/bifocal-bucket --timeout=600s
 kubectl wait --namespace mlflow --for=condition=Available deployment/mlflow --timeout=900s
 kubectl wait --namespace kubeflow --for=condition=Available deployment/notices --timeout=300s
-deploy/preflight.sh kubeflow bifocal
 
 kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888 > "$logs/forward.txt" 2>&1 & forwards=$!
 export KFP_ENDPOINT=http://localhost:8888

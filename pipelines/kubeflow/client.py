@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 from kfp import Client
 from kfp.client import KF_PIPELINES_SA_TOKEN_PATH, ServiceAccountTokenVolumeCredentials
 from kfp_server_api.exceptions import OpenApiException
+from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
 from pipelines.kubeflow.compile import DESCRIPTION, NAME
 from pipelines.kubeflow.resources import Resources
 
 EXPERIMENT = "bifocal"
+SECONDS = 5
 PREFIX = "bifocal-"
 """Prefix of the names of schedules without a project."""
 
@@ -53,7 +55,9 @@ def kfp_client() -> Iterator[Client]:
                 cookies=os.environ.get("KFP_COOKIES"),
                 credentials=_mounted_token(),
                 ssl_ca_cert=os.environ.get("KFP_CA"),
+                proxy=select_proxy(endpoint, get_environ_proxies(endpoint)),
             )
+        _check_answer(client, endpoint)
         yield client
     except HTTPError as error:
         raise OSError(
@@ -66,6 +70,21 @@ def kfp_client() -> Iterator[Client]:
             "KFP_TOKEN, KFP_TOKEN_FILE or KFP_COOKIES if the server needs a login, and "
             "KFP_NAMESPACE to a namespace that you may write to"
         ) from error
+
+
+def _check_answer(client: Client, endpoint: str) -> None:
+    """Raise ``OSError`` for the page of a login or a proxy, which kfp takes for an empty answer."""
+    api = client._healthz_api
+    answer = api.healthz_service_get_healthz(_preload_content=False, _request_timeout=SECONDS)
+    try:
+        found = json.loads(answer.data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise OSError(
+            f"{endpoint} answers with another text than Kubeflow's API, such as a page to log in: "
+            "set KFP_TOKEN, KFP_TOKEN_FILE or KFP_COOKIES"
+        )
 
 
 def namespace_of(client: Client) -> str | None:
@@ -150,12 +169,17 @@ def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
 
 
 def _pipeline_id(client: Client, file: Path) -> str:
-    namespace = namespace_of(client)
-    # kfp's get_pipeline_id lists shared pipelines only.
-    pipelines = client.list_pipelines(namespace=namespace, filter=_named(NAME)).pipelines or []
+    pipelines = find_pipelines(client)
     if not pipelines:
-        pipelines = [client.upload_pipeline(str(file), NAME, DESCRIPTION, namespace)]
+        pipelines = [client.upload_pipeline(str(file), NAME, DESCRIPTION, namespace_of(client))]
     return str(pipelines[0].pipeline_id)
+
+
+def find_pipelines(client: Client) -> list[Any]:
+    """Return the pipeline that runs and schedules use; none before the first run."""
+    # kfp's get_pipeline_id lists shared pipelines only.
+    namespace = namespace_of(client)
+    return client.list_pipelines(namespace=namespace, filter=_named(NAME)).pipelines or []
 
 
 def _named(name: str) -> str:

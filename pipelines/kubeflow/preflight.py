@@ -1,32 +1,29 @@
 """Preflight: whether a cluster could run the compiled pipeline, checked before a run or a schedule
 is created."""
 
-import os
 import re
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from configparser import ConfigParser
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import click
-import urllib3
-from kubernetes import client as kubernetes
-from kubernetes import config
-from kubernetes.client.exceptions import ApiException
-
 from components.catalog import pipeline_components
-from pipelines.kubeflow.resources import Resources
-from runtime.checkout import git_environment
+from pipelines.kubeflow.namespace import (
+    NotProbed,
+    PreflightSubject,
+    check_permissions,
+    check_services,
+)
+from runtime.checkout import git_answer, git_environment
 from runtime.redaction import redact
 from runtime.s3.storage import Storage
 from runtime.s3.uri import StorageError, is_remote
 
 if TYPE_CHECKING:
-    from pipelines.kubeflow.flows import FlowName
+    pass
 
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 UNREACHABLE = re.compile(
@@ -38,49 +35,7 @@ GIT_LOGIN = (
     "BIFOCAL_GIT_USERNAME and BIFOCAL_GIT_PASSWORD"
 )
 S3_LOGIN = "the keys are this machine's AWS_..., the cluster has its own"
-API_SECONDS = 10
-STANDALONE = "kubeflow"
-# What a caller of KFP's API needs on a server with several users
-# (backend/src/apiserver/server/*_server.go).
-CALLER = {
-    "pipelines.pipelines.kubeflow.org": ("create", "list"),
-    "experiments.pipelines.kubeflow.org": ("create", "list"),
-    "runs.pipelines.kubeflow.org": ("create",),
-    "jobs.pipelines.kubeflow.org": ("create", "list", "delete"),
-}
-# What the step train_distributed needs. KFP's own Role has none of it: deploy/ has one that does.
-TRAINER = {
-    "trainjobs.trainer.kubeflow.org": ("create", "get", "list", "watch", "delete"),
-    "pods": ("get", "list"),
-    "pods/log": ("get",),
-}
 ALL = "all"
-
-
-@dataclass(frozen=True)
-class PreflightSubject:
-    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace and
-    flows."""
-
-    values: Sequence[Mapping[str, Any]]
-    resources: Resources
-    revision: str
-    namespace: str | None
-    flows: Collection["FlowName"]
-
-    @property
-    def distributed(self) -> bool:
-        """Whether a step runs on several nodes, as a TrainJob."""
-        return any(self.resources.for_step(stage.name).nodes > 1 for stage in pipeline_components())
-
-    def user_paths(self) -> set[str]:
-        """Return the user files of all stages."""
-        return {
-            path
-            for values in self.values
-            for stage in pipeline_components()
-            for path in stage.user_paths(values.get(stage.name, {})).values()
-        }
 
 
 def check_images(subject: PreflightSubject) -> Iterator[str]:
@@ -165,12 +120,16 @@ def check_buckets(subject: PreflightSubject) -> Iterator[str]:
     if subject.distributed:
         writable.append(subject.resources.trainer.folder)
     if subject.resources.push:
-        remote = dvc_remote()
-        if remote is None:
+        remote = dvc_remote(subject.revision)
+        if problem := git_answer("cat-file", "-e", f"{subject.revision}^{{commit}}")[1]:
+            yield NotProbed(f"the DVC remote of {subject.revision} is unknown here: {problem}")
+        elif remote is None:
             yield (
                 "push is true, but DVC has no default remote: 'dvc remote add --default NAME "
                 "URL', or set push: false"
             )
+        elif "://" not in remote:
+            yield f"the DVC remote {remote} is a folder of this machine: name an address on S3"
         elif is_remote(remote):
             writable.append(f"{remote.rstrip('/')}/files")  # where DVC writes
     readable = set(filter(is_remote, subject.user_paths()))
@@ -189,113 +148,13 @@ def check_buckets(subject: PreflightSubject) -> Iterator[str]:
             yield f"{error} ({S3_LOGIN})"
 
 
-def dvc_remote() -> str | None:
-    """Return the address of DVC's default remote; None if there is none."""
+def dvc_remote(revision: str) -> str | None:
+    """Return the address of DVC's default remote in a commit, which the steps clone; None if there
+    is none."""
     parser = ConfigParser()
-    parser.read([".dvc/config", ".dvc/config.local"])
+    parser.read_string(git_answer("show", f"{revision}:./.dvc/config")[0])
     name = parser.get("core", "remote", fallback=None)
     return parser.get(f"'remote \"{name}\"'", "url", fallback=None)
-
-
-def check_permissions(subject: PreflightSubject) -> Iterator[str]:
-    """Yield missing permissions, and objects of the pods that the namespace does not have."""
-    try:
-        _connect()
-        kubernetes.VersionApi().get_code(_request_timeout=API_SECONDS)
-    except (config.ConfigException, ApiException, urllib3.exceptions.HTTPError) as error:
-        click.echo(
-            "preflight: permissions are not checked: no Kubernetes API can be reached "
-            f"({type(error).__name__})"
-        )
-        return
-    namespace = subject.namespace or STANDALONE
-    if subject.namespace:
-        yield from _missing_rights(CALLER, namespace)
-    account = subject.resources.service_account or (
-        "default-editor" if subject.namespace else "pipeline-runner"
-    )
-    if subject.distributed:
-        yield from _missing_rights(
-            TRAINER, namespace, f"system:serviceaccount:{namespace}:{account}"
-        )
-    yield from _missing_objects(subject, namespace, account)
-
-
-def _connect() -> None:
-    try:
-        config.load_incluster_config()
-    except config.ConfigException:
-        config.load_kube_config(config_file=os.environ.get("KUBECONFIG"))
-
-
-def _missing_rights(
-    rights: Mapping[str, Sequence[str]], namespace: str, user: str | None = None
-) -> Iterator[str]:
-    """Yield the rights that a user, by default the caller, does not have."""
-    for resource, verbs in rights.items():
-        try:
-            denied = [verb for verb in verbs if not _may(namespace, resource, verb, user)]
-        except ApiException as error:
-            if error.status != 403:
-                raise OSError(
-                    f"the Kubernetes API rejected the request: {error.status} {error.reason}"
-                ) from error
-            click.echo(
-                f"preflight: you may not read the permissions of {user or 'you'}, so they are "
-                "not checked"
-            )
-            return
-        if denied:
-            yield f"{user or 'you'} may not {', '.join(denied)} {resource}: see deploy/README.md"
-
-
-def _may(namespace: str, right: str, verb: str, user: str | None) -> bool:
-    resource, _, group = right.partition(".")
-    name, _, subresource = resource.partition("/")
-    attributes = kubernetes.V1ResourceAttributes(
-        namespace=namespace, group=group, resource=name, subresource=subresource, verb=verb
-    )
-    api = kubernetes.AuthorizationV1Api()
-    if user is None:
-        own = kubernetes.V1SelfSubjectAccessReview(
-            spec=kubernetes.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
-        )
-        answer = api.create_self_subject_access_review(own, _request_timeout=API_SECONDS)
-    else:
-        groups = [
-            "system:authenticated",
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{namespace}",
-        ]
-        spec = kubernetes.V1SubjectAccessReviewSpec(
-            user=user, groups=groups, resource_attributes=attributes
-        )
-        review = kubernetes.V1LocalSubjectAccessReview(
-            spec=spec, metadata=kubernetes.V1ObjectMeta(namespace=namespace)
-        )
-        answer = api.create_namespaced_local_subject_access_review(
-            namespace, review, _request_timeout=API_SECONDS
-        )
-    return bool(answer.status.allowed)
-
-
-def _missing_objects(subject: PreflightSubject, namespace: str, account: str) -> Iterator[str]:
-    api, resources = kubernetes.CoreV1Api(), subject.resources
-    steps = [resources.default, *resources.steps.values()]
-    claims = {volume.claim for step in steps for volume in step.volumes}
-    if resources.store:
-        claims.add(resources.store.claim)
-    names: list[tuple[str, Callable[..., Any], str]] = [
-        ("service account", api.read_namespaced_service_account, account),
-        *(("secret", api.read_namespaced_secret, name) for name in resources.image_pull_secrets),
-        *(("claim", api.read_namespaced_persistent_volume_claim, name) for name in sorted(claims)),
-    ]
-    for kind, read, name in names:
-        try:
-            read(name, namespace, _request_timeout=API_SECONDS)
-        except ApiException as error:
-            if error.status == 404:
-                yield f"namespace {namespace} has no {kind} {name}"
 
 
 CHECKS: Mapping[str, Callable[[PreflightSubject], Iterable[str]]] = {
@@ -303,22 +162,26 @@ CHECKS: Mapping[str, Callable[[PreflightSubject], Iterable[str]]] = {
     "repository": check_repository,
     "buckets": check_buckets,
     "permissions": check_permissions,
+    "services": check_services,
 }
 
 
-def check_all(subject: PreflightSubject, skipped: Collection[str] = ()) -> None:
-    """Run the checks that are not ``skipped`` (names, or ``ALL``); raise ``ValueError`` with all
-    problems."""
+def check_all(subject: PreflightSubject, skipped: Collection[str] = ()) -> list[str]:
+    """Run the checks that are not ``skipped`` (names, or ``ALL``); return what could not be probed.
+
+    Raises:
+        ValueError: all problems.
+    """
     checks: dict[str, Any] = (
         {} if ALL in skipped else {name: CHECKS[name] for name in CHECKS if name not in skipped}
     )
-    problems = [
-        f"{name}: {redact(problem)}" for name, check in checks.items() for problem in check(subject)
-    ]
+    found = [(name, problem) for name, check in checks.items() for problem in check(subject)]
+    problems = [(name, text) for name, text in found if not isinstance(text, NotProbed)]
     if problems:
-        lines = "\n  ".join(problems)
+        lines = "\n  ".join(f"{name}: {redact(text)}" for name, text in problems)
         raise ValueError(
             f"the cluster cannot run this pipeline:\n  {lines}\n"
-            "set the values in a file for --resources; --skip-check NAME omits a check that "
-            "cannot be made from here"
+            "set the values in a file for --resources; --skip-check NAME omits a check that cannot "
+            "be made from here"
         )
+    return [f"{name}: {redact(text)}" for name, text in found if isinstance(text, NotProbed)]

@@ -116,6 +116,8 @@ def _follow_checkout(database: Path) -> None:
 def find_experiment(client: mlflow.MlflowClient, name: str = EXPERIMENT) -> Experiment | None:
     """Return an experiment of the server, whose files must not be in a folder of its machine."""
     found = client.get_experiment_by_name(name)
+    if found is not None and not found.experiment_id:
+        raise OSError(f"{redact(tracking_uri())} answers with another text than MLflow's API")
     place = found.artifact_location if found else ""
     if tracking_uri().startswith("http") and urlsplit(place).scheme in ("", "file") and place:
         raise OSError(

@@ -14,20 +14,24 @@ import yaml
 class Kubernetes(BaseHTTPRequestHandler):
     """Attributes:
     denied: verb and resource that reviews deny.
-    objects: paths of the objects that exist, below the namespace.
+    objects: paths of the objects that exist, below the namespace, or of the cluster.
+    bodies: objects with content, by path.
     may_review_others: whether reviews of other users are allowed.
     reviews: user, verb and resource of each review.
     """
 
     denied: set[tuple[str, str]]
     objects: set[str]
+    bodies: dict[str, dict[str, Any]]
     may_review_others: bool
     reviews: list[tuple[str, str, str]]
 
     def do_GET(self) -> None:
         if self.path == "/version/":
             self.answer({"major": "1", "minor": "33", **dict.fromkeys(VERSION, "")})
-        elif self.path.partition("/namespaces/")[2] in self.objects:
+        elif (name := self.path.partition("/namespaces/")[2] or self.path) in self.bodies:
+            self.answer(self.bodies[name])
+        elif name in self.objects:
             self.answer({"metadata": {"name": "found"}})
         else:
             self.answer({"kind": "Status", "reason": "NotFound"}, 404)
@@ -71,7 +75,13 @@ VERSION = (
 def serve_kubernetes(kubeconfig: Path) -> Iterator[type[Kubernetes]]:
     """Start a stub, write the configuration of its clients, and yield its class, which holds the
     records."""
-    records = {"denied": set(), "objects": set(), "may_review_others": True, "reviews": []}
+    records = {
+        "denied": set(),
+        "objects": set(),
+        "bodies": {},
+        "may_review_others": True,
+        "reviews": [],
+    }
     handler = type("Stub", (Kubernetes,), records)
     http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()

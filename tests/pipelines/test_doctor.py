@@ -1,13 +1,16 @@
 """Doctor: each check with a server that answers, with one that does not, and with none
 configured."""
 
+import json
 import shutil
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -24,10 +27,19 @@ SERVERS = (
 
 
 class Healthy(BaseHTTPRequestHandler):
+    """The first requests of stages and of runs; ``page`` is the page of a login instead."""
+
+    page = b""
+
     def do_GET(self) -> None:
-        self.send_response(200 if self.path in ("/health", "/apis/v2beta1/healthz") else 404)
-        self.send_header("Content-Length", "0")
+        found = self.path.startswith(("/api/2.0/mlflow/experiments/get-by-name", "/apis/v2beta1/"))
+        experiment = {"experiment_id": "1", "name": "bifocal", "artifact_location": "s3://b/1"}
+        body = self.page or json.dumps({"experiment": experiment} if found else "nothing").encode()
+        self.send_response(200 if found or self.page else 404)
+        self.send_header("Content-Type", "text/html" if self.page else "application/json")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -47,6 +59,8 @@ def no_services(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SERVERS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
 
 def test_checks_of_services_that_are_not_configured_are_not_failures() -> None:
@@ -73,6 +87,35 @@ def test_endpoint_checks_fail_without_a_healthy_server(
         assert result.fix
 
 
+@pytest.mark.parametrize("page", [b"<html>please log in</html>", b"[]", b'"ok"', b" "])
+def test_a_page_with_status_200_is_not_an_answer(
+    page: bytes, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Healthy, "page", page)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    monkeypatch.setenv("KFP_ENDPOINT", server)
+    assert doctor.mlflow().ok is False
+    assert doctor.kubeflow().ok is False
+
+
+def test_kubeflow_is_asked_through_the_proxy_of_the_environment(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KFP_ENDPOINT", "http://kfp.corp.example")
+    monkeypatch.setenv("HTTP_PROXY", server)
+    monkeypatch.setenv("http_proxy", server)
+    monkeypatch.setattr(
+        Healthy, "path", property(lambda self: urlsplit(self.asked).path, _ask), raising=False
+    )
+    assert doctor.kubeflow().ok is True
+    monkeypatch.setenv("NO_PROXY", "corp.example")
+    assert doctor.kubeflow().ok is False
+
+
+def _ask(handler: Healthy, path: str) -> None:
+    handler.asked = path  # type: ignore[attr-defined]
+
+
 def test_no_check_prints_a_credential(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = (doctor.mlflow, doctor.kubeflow)
     monkeypatch.setattr(doctor, "CHECKS", checks)
@@ -93,12 +136,16 @@ def test_endpoint_check_fails_on_a_port_of_another_protocol(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("KFP_ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")
-        threading.Thread(
-            target=lambda: listening.accept()[0].sendall(b"SSH-2.0-OpenSSH\r\n"), daemon=True
-        ).start()
+
+        def greet() -> None:
+            with suppress(OSError):  # the socket is closed
+                while True:
+                    listening.accept()[0].sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
         result = doctor.kubeflow()
     assert result.ok is False
-    assert "healthz" in result.message
+    assert "no Kubeflow server answers" in result.message
 
 
 def test_s3_check_fails_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,21 +14,27 @@ from click.testing import CliRunner
 from pipelines.__main__ import main
 from pipelines.commands.cluster import Pipeline
 from pipelines.kubeflow import resources
-from pipelines.kubeflow.preflight import (
+from pipelines.kubeflow.namespace import (
+    NotProbed,
     PreflightSubject,
+    check_permissions,
+    check_services,
+)
+from pipelines.kubeflow.preflight import (
     check_all,
     check_buckets,
     check_images,
-    check_permissions,
     check_repository,
     dvc_remote,
 )
 from runtime import parameters
+from runtime.checkout import call
 from tests.git_server import PASSWORD, USER, create_repository, serve_git
 from tests.pipelines.compiled import REVISION, ROOT, VALUES
 from tests.pipelines.kubeflow_stub import serve
 from tests.pipelines.kubernetes_stub import Kubernetes, serve_kubernetes
 
+RUNTIME = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes/torch-distributed"
 DIGEST = "@sha256:" + "0" * 64
 GOOD = {group: f"registry.company.com/bifocal{DIGEST}" for group in ("cpu", "gpu")}
 
@@ -148,24 +154,44 @@ def test_the_repository_is_not_checked_if_no_step_reads_it() -> None:
     assert list(check_repository(subject(push=False))) == []
 
 
+def commit_remote(folder: Path, address: str | None) -> str:
+    """Commit a configuration of DVC with a remote in ``folder``; return the commit."""
+    (folder / ".dvc").mkdir(exist_ok=True)
+    remote = f"[core]\n    remote = s3\n['remote \"s3\"']\n    url = {address}\n"
+    (folder / ".dvc" / "config").write_text(remote if address else "")
+    (folder / ".dvc" / "config.local").write_text(remote.replace(str(address), "s3://local/dvc"))
+    git = ("git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t")
+    call("git", "init", "--quiet", str(folder))
+    call(*git, "add", ".dvc/config")
+    call(*git, "commit", "--quiet", "--allow-empty", "--message=remote")
+    return call(*git, "rev-parse", "HEAD").strip()
+
+
 @pytest.mark.usefixtures("s3")
 def test_folders_are_writable_and_user_files_are_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / ".dvc").mkdir()
-    (tmp_path / ".dvc" / "config").write_text(
-        "[core]\n    remote = s3\n['remote \"s3\"']\n    url = s3://bucket/dvc\n"
-    )
+    revision = commit_remote(tmp_path, "s3://bucket/dvc")
     monkeypatch.chdir(tmp_path)
-    assert dvc_remote() == "s3://bucket/dvc"
+    (tmp_path / ".dvc" / "config").unlink()  # steps clone the commit
+    assert dvc_remote(revision) == "s3://bucket/dvc"
     good = subject(
-        checkpoints="s3://bucket/checkpoints", trainer={"folder": "s3://bucket/jobs"}, nodes=2
+        checkpoints="s3://bucket/checkpoints",
+        trainer={"folder": "s3://bucket/jobs"},
+        nodes=2,
+        revision=revision,
     )
     assert list(check_buckets(good)) == []
+    (unknown,) = check_buckets(replace(good, revision="f" * 40))
+    assert isinstance(unknown, NotProbed)
+    folder = replace(good, revision=commit_remote(tmp_path, "/srv/dvc"))
+    assert "/srv/dvc is a folder of this machine" in next(iter(check_buckets(folder)))
+    none = replace(good, revision=commit_remote(tmp_path, None))
+    assert "DVC has no default remote" in next(iter(check_buckets(none)))
     values = parameters.merge(
         VALUES, {"prepare_dataset": {"corpus": {"name": "COCO", "root": "s3://bucket/coco"}}}
     )
-    missing = subject(checkpoints="s3://nobody/checkpoints")
+    missing = subject(checkpoints="s3://nobody/checkpoints", revision=revision)
     problems = list(check_buckets(replace(missing, values=[values])))
     assert len(problems) == 2
     assert "s3://nobody/checkpoints/" in problems[0]
@@ -198,6 +224,8 @@ def api(tmp_path: Path) -> Iterator[type[Kubernetes]]:
             "team/serviceaccounts/default-editor",
             "team/secrets/registry",
             "team/persistentvolumeclaims/c",
+            *(f"team/secrets/bifocal-{name}" for name in ("s3", "mlflow", "notice")),
+            RUNTIME,
         }
         yield stub
 
@@ -206,6 +234,7 @@ def test_permissions_of_the_caller_and_of_the_pods_are_reviewed(api: type[Kubern
     assert list(check_permissions(subject("team", nodes=2))) == []
     account = "system:serviceaccount:team:default-editor"
     assert ("self", "create", "runs") in api.reviews
+    assert (account, "create", "workflowtaskresults") in api.reviews
     assert (account, "delete", "trainjobs") in api.reviews
     assert (account, "get", "pods/log") in api.reviews
     api.denied = {("create", "trainjobs"), ("delete", "jobs")}
@@ -214,17 +243,52 @@ def test_permissions_of_the_caller_and_of_the_pods_are_reviewed(api: type[Kubern
         "you may not delete jobs.pipelines.kubeflow.org: see deploy/README.md",
         f"{account} may not create trainjobs.trainer.kubeflow.org: see deploy/README.md",
     ]
+    api.objects.remove(RUNTIME)
+    (_, runtime) = check_permissions(subject("team", nodes=2))
+    assert runtime.startswith("the cluster has no ClusterTrainingRuntime torch-distributed: ")
 
 
-def test_permissions_that_may_not_be_reviewed_are_not_a_problem(
-    api: type[Kubernetes], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_permissions_that_may_not_be_reviewed_are_not_probed(api: type[Kubernetes]) -> None:
     api.may_review_others = False
-    assert list(check_permissions(subject("team", nodes=2))) == []
-    assert (
-        "you may not read the permissions of system:serviceaccount:team:default-editor"
-        in capsys.readouterr().out
-    )
+    found = list(check_permissions(subject("team", nodes=2)))
+    account = "system:serviceaccount:team:default-editor"
+    assert found == 2 * [f"you may not read the permissions of {account}"]
+    assert all(isinstance(text, NotProbed) for text in found)
+
+
+def test_retries_and_mlflow_are_looked_at(api: type[Kubernetes]) -> None:
+    server, argo = "mlflow/deployments/mlflow", "kubeflow/configmaps/workflow-controller-configmap"
+    (unknown,) = check_services(subject("team"))
+    assert isinstance(unknown, NotProbed)
+    api.bodies = {
+        argo: {"data": {"workflowDefaults": "spec: {retryStrategy: {retryPolicy: OnError}}"}},
+        server: {"metadata": {"name": "mlflow"}, "status": {"availableReplicas": 0}},
+        "team": {"metadata": {"name": "team", "labels": {}}},
+    }
+    assert [text.partition(":")[0] for text in check_services(subject("team"))] == [
+        "Argo repeats no failed step (retryPolicy",
+        "the deployment of MLflow, mlflow.mlflow.svc.cluster.local, is not available",
+        "namespace team may not reach MLflow",
+    ]
+    api.bodies = {
+        argo: {"data": {}},
+        server: {"metadata": {"name": "mlflow"}, "status": {"availableReplicas": 1}},
+        "team": {"metadata": {"name": "team", "labels": {"bifocal/mlflow-client": "true"}}},
+    }
+    assert list(check_services(subject("team"))) == []
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"])
+def test_a_claim_that_several_pods_mount_is_for_several_nodes(
+    api: type[Kubernetes], mode: str
+) -> None:
+    claim = {"metadata": {"name": "c"}, "spec": {"accessModes": [mode]}}
+    api.bodies = {f"team/persistentvolumeclaims/{name}": claim for name in "s"}
+    api.bodies["search/persistentvolumeclaims/images"] = claim
+    store = subject("team", store={"claim": "s", "mount_path": "/store"})
+    found = list(check_permissions(store))
+    names = {"ReadWriteOnce": ["s", "images"], "ReadOnlyMany": ["s"], "ReadWriteMany": []}[mode]
+    assert [text.split()[2] for text in found] == names
 
 
 def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
@@ -240,16 +304,26 @@ def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
     assert list(check_permissions(bad)) == [
         "namespace team has no service account y",
         "namespace team has no secret x",
-        "namespace team has no claim s",
         "namespace team has no claim z",
+        "namespace team has no claim s",
     ]
 
 
-def test_without_a_cluster_at_hand_permissions_are_not_checked(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert list(check_permissions(subject())) == []
-    assert "no Kubernetes API can be reached" in capsys.readouterr().out
+@pytest.mark.parametrize("check", [check_permissions, check_services])
+def test_without_a_cluster_at_hand_permissions_are_not_probed(check: Any) -> None:
+    (text,) = check(subject())
+    assert isinstance(text, NotProbed)
+    assert "no Kubernetes API can be reached" in text
+
+
+def test_a_check_that_could_not_be_made_has_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["preflight", "--revision", REVISION]
+    command += [f"--skip-check={name}" for name in ("images", "repository", "buckets")]
+    done = CliRunner().invoke(main, command)
+    assert "no problem was found, but 2 checks could not be made" in str(done.exception)
+    assert "not probed: permissions: no Kubernetes API can be reached" in done.output
+    done = CliRunner().invoke(main, [*command, "--skip-check=permissions", "--skip-check=services"])
+    assert done.output == "no problem was found\n"
 
 
 def test_credentials_in_problems_are_redacted() -> None:
@@ -257,7 +331,7 @@ def test_credentials_in_problems_are_redacted() -> None:
     with pytest.raises(ValueError, match="images: cpu is a, without a digest") as error:
         check_all(
             subject(images=images, repository="https://git.invalid/x?token=hunter22"),
-            ["buckets", "permissions"],
+            ["buckets", "permissions", "services"],
         )
     assert "hunter22" not in str(error.value)
 
