@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from tests.rehearsals.reports import (  # noqa: F401 - each declares its cases
+    answers,
     corpora,
     folders,
     operation,
