@@ -5,7 +5,8 @@ python -m tests.rehearsals.attack
 Each attack is repeated for five seconds. Beside it, another address asks for /healthz every 50 ms
 and searches every 200 ms. The run fails after a probe without an answer or above one second, a
 search above one second at the 99th percentile (not beside a flood of connections), an answer 500, a
-process that ended, more than 2 GiB, a secret in an answer or the log, a file outside.
+process that ended, more than 2 GiB, a secret in an answer or the log, a file outside. Commands of
+the user then open run folders, archives and tables of somebody else.
 """
 
 import os
@@ -24,6 +25,7 @@ import numpy as np
 
 from tests.bifocal.serving.server import JSON, Server
 from tests.mlflow_server import free_port
+from tests.rehearsals.attack.files import attack_files
 from tests.rehearsals.attack.inputs import Statuses, attacks, prepare
 
 PAGE = Path(__file__).parents[3] / "docs" / "records" / "reliability.md"
@@ -240,6 +242,7 @@ def main() -> None:
         if "Traceback" in server.log.read_text():
             sys.exit(f"a traceback in the log:\n{server.log.read_text()[-5000:]}")
         rows.append(provoke_failures(folder))
+        rows += attack_files(folder, run)
     lines = [" | ".join(row) for row in (COLUMNS, ("---",) * len(COLUMNS), *rows)]
     table = "\n".join(f"| {line} |" for line in lines)
     click.echo(table)

@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from tests.bifocal.serving.server import JSON, Server
+from tests.rehearsals.attack.loop import loop_attacks
 from tests.rehearsals.attack.protocol import (
     INFER,
     UPLOAD,
@@ -44,6 +45,7 @@ def attacks() -> dict[str, Callable[[Server], Statuses]]:
         "ids and paths that lead out of the collection": send_paths,
         "2,000 malformed requests": send_malformed,
         **protocol_attacks(),
+        **loop_attacks(),
         "500 guesses of a key, invented addresses, foreign hosts and sites": send_guesses,
     }
 

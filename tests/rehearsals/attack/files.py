@@ -1,0 +1,126 @@
+"""Files of somebody else: a run folder, an archive and a table that commands of the user open."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ITEM = "test-00000"
+JOURNAL = {
+    "renamed": [
+        [".change/payload", "../../home/bashrc"],
+        ["../../home/secret.txt", "onnx/stolen.txt"],
+    ],
+    "deleted": ["../../home/photos"],
+    "mark": None,
+}
+HEADER = tarfile.TarInfo("x")
+HEADER.type, HEADER.size = b"x", 11
+
+
+def plant_journal(root: Path) -> None:
+    (root / ".change").mkdir(parents=True)
+    (root / ".change" / "payload").write_text("touch pwned")
+    (root / ".change" / "journal.json").write_text(json.dumps(JOURNAL))
+
+
+def plant_link(place: Path, target: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.symlink_to(target)
+
+
+def plant_images(world: Path) -> None:
+    """Let the collection have images outside of it, by names and by links."""
+    collection = world / "foreign" / "artifacts" / "collection"
+    items = pq.read_table(collection / "items.parquet")
+    place = items.schema.get_field_index("image")
+    names = ["../../../../home/secret.txt", str(world / "home" / "secret.txt")] * len(items)
+    column = pa.array(names[: len(items)])
+    pq.write_table(
+        items.set_column(place, items.schema.field("image"), column), collection / "items.parquet"
+    )
+
+
+def plant_archive(world: Path) -> None:
+    (world / "a.tar").write_bytes((HEADER.tobuf() + b"11 path=abc\n".ljust(512, b"\0")) * 3000)
+
+
+def plant_names(world: Path) -> None:
+    (world / "photographs").mkdir()
+    for name in (r"\[x].jpg", r"\[link=file:\etc].jpg", "\x1b]0;PWN\x07.jpg", "[" * 160 + ".jpg"):
+        (world / "photographs" / name).write_bytes(b"none")
+    (world / "photographs" / "captions.csv").write_text("image,caption,\x1b]0;PWN\x07[/x]\na,b,c\n")
+
+
+CASES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "a journal in a run that is searched": (
+        lambda world: plant_journal(world / "foreign" / "artifacts"),
+        ["search", "a dog", "--run", "foreign"],
+    ),
+    "a journal in a run of which an item is deleted": (
+        lambda world: plant_journal(world / "foreign" / "artifacts"),
+        ["delete", ITEM, "--run", "foreign"],
+    ),
+    "a journal in the present folder": (
+        plant_journal,
+        ["export", "out", "--format", "parquet", "--run", "foreign"],
+    ),
+    "a link called .change": (
+        lambda world: plant_link(
+            world / "foreign" / "artifacts" / ".change", world / "home" / "photos"
+        ),
+        ["delete", ITEM, "--run", "foreign"],
+    ),
+    "a link called NAME.partial": (
+        lambda world: plant_link(world / "out.partial", world / "home" / "photos"),
+        ["export", "out", "--format", "parquet", "--run", "foreign"],
+    ),
+    "a link in place of the images": (
+        lambda world: plant_link(
+            world / "foreign" / "artifacts" / "collection" / "images", world / "home"
+        ),
+        ["delete", ITEM, "--run", "foreign"],
+    ),
+    "images outside of a collection": (plant_images, ["delete", ITEM, "--run", "foreign"]),
+    "3,000 chained headers of an archive": (plant_archive, ["inspect", "a.tar"]),
+    "markup and codes of a terminal in names": (plant_names, ["inspect", "photographs"]),
+}
+
+
+def attack_files(folder: Path, run: Path) -> list[tuple[str, ...]]:
+    """Run a command of the user on each; return the rows of the table."""
+    rows = []
+    for number, (name, (plant, command)) in enumerate(CASES.items()):
+        world = folder / f"world{number}"
+        shutil.copytree(run, world / "foreign")
+        (world / "home" / "photos").mkdir(parents=True)
+        for file in ("photos/1.jpg", "bashrc", "secret.txt"):
+            (world / "home" / file).write_text("mine")
+        plant(world)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "bifocal", *command],
+            cwd=world,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        shown = done.stdout + done.stderr
+        kept = {
+            path.name: path.read_text() for path in (world / "home").rglob("*") if path.is_file()
+        }
+        assert kept == dict.fromkeys(("1.jpg", "bashrc", "secret.txt"), "mine"), f"{name}: {kept}"
+        assert not (world / "foreign" / "artifacts" / "onnx" / "stolen.txt").exists(), name
+        assert "Traceback" not in shown, f"{name}: {shown[-2000:]}"
+        assert "\x1b]0;" not in shown, f"{name}: a code of a terminal is printed"
+        rows.append((f"files: {name}", f"exit code {done.returncode}", "-", "-", "-"))
+    return rows
