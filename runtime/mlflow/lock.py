@@ -18,13 +18,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
 import click
 import mlflow
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from runtime.mlflow.connection import connect, find_run, mlflow_errors_as_oserror
@@ -184,14 +185,14 @@ def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
 def lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
     """Return the run of the lock, whose id is a parameter of the first version's run; None without
     a version that has a run. A user may have deleted any of these runs: only after that of version
-    1, a tag of the model has the id.
+    1, a tag of the model has the id, if that run is beside one of a version.
     """
     versions = client.search_model_versions(f"name = '{model}'", order_by=["version_number ASC"])
     tagged = None
     for version in versions:
         first = find_run(client, str(version.run_id))
         if first is None or int(version.version) > 1:
-            tagged = tagged or client.get_registered_model(model).tags.get(LOCK_RUN)
+            tagged = tagged or _tagged_run(client, model, versions)
         if first is None:
             continue
         logged = [
@@ -223,6 +224,20 @@ def lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
             client.delete_run(created)  # another process was faster
         return lock_run(client, model)
     return str(tagged) if tagged and _revive(client, tagged) else None
+
+
+def _tagged_run(
+    client: mlflow.MlflowClient, model: str, versions: Iterable[ModelVersion]
+) -> str | None:
+    """Return the run that a tag of the model names, if it is in the experiment of a version's run,
+    or all of these are lost: others can write the tag, and log plans in experiments of their own.
+    """
+    run_id = client.get_registered_model(model).tags.get(LOCK_RUN)
+    run = find_run(client, str(run_id)) if run_id else None
+    found = [find_run(client, str(version.run_id)) for version in versions if run]
+    experiments = {other.info.experiment_id for other in found if other}
+    is_other = run and experiments and run.info.experiment_id not in experiments
+    return None if is_other else run_id
 
 
 def _revive(client: mlflow.MlflowClient, run_id: str) -> bool:

@@ -160,3 +160,17 @@ def test_the_lock_outlives_each_run_that_a_user_deletes(
     assert second is not None
     lose_run(second)
     assert lock.lock_run(client, MODEL) not in (None, held, second)
+
+
+def test_a_tag_names_no_run_of_another_experiment(client: mlflow.MlflowClient) -> None:
+    """With the first version deleted, a plan of a stranger would make another one champion."""
+    for _ in range(2):
+        register_version(client)
+    held = lock.lock_run(client, MODEL)
+    stranger = client.create_run(client.create_experiment("of a stranger")).info.run_id
+    client.log_param(stranger, "plan.000001", '{"moves": {"champion": [2, 3]}}')
+    client.delete_model_version(MODEL, "1")
+    client.set_registered_model_tag(MODEL, lock.LOCK_RUN, stranger)
+    assert lock.lock_run(client, MODEL) not in (None, stranger)
+    assert lock.read_records(MODEL, "plan") == {}
+    assert held is not None
