@@ -159,7 +159,9 @@ def read_dataset(directory: Path) -> Dataset:
             f"{description}: no such file; the folder holds no complete dataset"
         )
     found = json.loads(description.read_text())
-    location, follow_links = found["image_root"], bool(found.get("follow_links"))
+    location = found["image_root"]
+    # Who hands a dataset on may not say this of the links in it.
+    follow_links = bool(found.get("follow_links")) and Path(location).is_absolute()
     # An absolute image root replaces the directory; a relative one is inside it.
     address = location if is_address(location) else None
     root = directory / location

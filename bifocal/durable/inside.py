@@ -54,8 +54,10 @@ def path_inside(
     return Path(os.path.realpath(root / name))
 
 
-def open_inside(root: Path, name: str | PurePath) -> BufferedReader:
-    """Open a regular file below a folder, once.
+def open_inside(
+    root: Path, name: str | PurePath, *, caches: bool = False, follow_links: bool = False
+) -> BufferedReader:
+    """Open a regular file below a folder, once; the arguments are those of ``path_inside``.
 
     The path is resolved, then walked folder by folder without links: a file that is exchanged for a
     link in between is not opened.
@@ -63,15 +65,16 @@ def open_inside(root: Path, name: str | PurePath) -> BufferedReader:
     Raises:
         ValueError: the name leads out of the folder, or is not a regular file.
     """
-    path, folder = path_inside(root, name), Path(os.path.realpath(root))
+    path = path_inside(root, name, caches=caches, follow_links=follow_links)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for its writer
-    no_link = getattr(os, "O_NOFOLLOW", 0)
     if os.open not in os.supports_dir_fd:  # Windows
         return _regular(os.open(path, flags | getattr(os, "O_BINARY", 0)), path)
-    descriptor = os.open(folder, flags | os.O_DIRECTORY)
-    for part in path.relative_to(folder).parts:
+    folder = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY  # it may not be listable
+    descriptor = os.open(path.anchor, folder)
+    for place in (*reversed(path.parents[:-1]), path):
+        kind = flags if place == path else folder
         try:
-            below = os.open(part, flags | no_link, dir_fd=descriptor)
+            below = os.open(place.name, kind | os.O_NOFOLLOW, dir_fd=descriptor)
         finally:
             os.close(descriptor)
         descriptor = below

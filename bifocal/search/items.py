@@ -54,7 +54,8 @@ class Items:
         """Open the file of an item's image; ``OSError`` or ``ValueError`` if there is none."""
         if self._folder is None:
             raise FileNotFoundError(f"item {row} has no image file")
-        return open_inside(self._folder, str(self._value("image", row)))
+        name = str(self._value("image", row))
+        return open_inside(self._folder, name, caches=True, follow_links=self._follow_links)
 
     def _facts(self, row: int) -> dict[str, Any]:
         """Return the fields of ``ItemFacts``."""

@@ -124,6 +124,9 @@ class Description:
                 "again"
             )
         content = read_json(file)
+        # Who hands a collection on may not say this of the links in it.
+        is_absolute = Path(str(content.get("root"))).is_absolute()
+        content["follow_links"] = bool(content.get("follow_links")) and is_absolute
         found = content.pop("schema_version", None), content.pop("dtype", None)
         if found != (SCHEMA_VERSION, "float16"):
             raise ValueError(

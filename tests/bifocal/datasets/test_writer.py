@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -228,3 +230,27 @@ def test_labels_are_written_and_split(tmp_path, photograph):
         ("a", "film", False),
         ("b", "b", True),
     ]
+
+
+def test_a_foreign_dataset_opens_no_file_outside(tmp_path, corpus):
+    (tmp_path / "dataset").mkdir()
+    write_dataset(tmp_path / "dataset", "Custom", corpus, **SETTINGS)
+    images = pd.read_parquet(tmp_path / "dataset" / "images.parquet")
+    secret = tmp_path / "private.png"
+    Image.new("RGB", (9, 9)).save(secret)
+    description = tmp_path / "dataset" / "dataset.json"
+    (tmp_path / "dataset" / "links").mkdir()
+    (tmp_path / "dataset" / "links" / "a.png").symlink_to(secret)
+    for path in (str(secret), "../../private.png", "../private.png", "a.png"):
+        schema = pq.read_schema(tmp_path / "dataset" / "images.parquet")
+        table = pa.Table.from_pandas(images.assign(path=path), schema=schema)
+        pq.write_table(table, tmp_path / "dataset" / "images.parquet")
+        for root in ("images", "links", "."):
+            content = {**json.loads(description.read_text()), "image_root": root}
+            description.write_text(json.dumps({**content, "follow_links": True}))
+            dataset = read_dataset(tmp_path / "dataset")
+            try:
+                opened = dataset.image_path(images["image_id"][0])
+                assert not opened.exists()
+            except ValueError as error:
+                assert "not a path inside" in str(error)  # noqa: PT017

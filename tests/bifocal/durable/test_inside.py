@@ -75,7 +75,7 @@ def test_a_link_that_is_made_after_the_check_is_not_followed(root, monkeypatch, 
     """The place is exchanged for a link between the two: the descriptors of the walk refuse it."""
     checked = path_inside(root, name)
 
-    def exchange(folder, given):
+    def exchange(folder, given, **_):
         place = folder / "file" if given == "near" else folder / "a" / "b"
         place.rename(place.with_name("moved"))
         place.symlink_to(place.with_name("moved"))
@@ -131,3 +131,16 @@ def test_a_cache_that_is_a_link_is_none(tmp_path: Path) -> None:
     (tmp_path / "project/data/1.jpg").symlink_to(tmp_path / "secret")
     with pytest.raises(ValueError, match="is not a path inside"):
         path_inside(tmp_path / "project/data", "1.jpg", caches=True)
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_links_out_are_opened_only_if_the_user_has_said_so(root, follow_links):
+    (root / "file").chmod(0o600)
+    (root / "a").chmod(0o711)  # searchable, not listable for others
+    for name in ("far", "a/out/secret"):
+        if follow_links:
+            with open_inside(root, name, follow_links=True) as file:
+                assert file.read() == b"secret"
+        else:
+            with pytest.raises(ValueError, match="not a path inside"):
+                open_inside(root, name)
