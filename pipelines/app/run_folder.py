@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from bifocal.datasets.remote_files import is_address
-from bifocal.durable import complete, write_text
+from bifocal.durable import check_own, complete, write_text
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
@@ -187,4 +187,5 @@ def write_parameters(folder: Path, values: dict[str, Any]) -> None:
 def use_store_of(folder: Path) -> None:
     """Track stages in the folder's own MLflow database, unless ``MLFLOW_TRACKING_URI`` names
     another."""
+    check_own(folder / "mlflow.db")
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(folder / 'mlflow.db').resolve()}")

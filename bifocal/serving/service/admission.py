@@ -273,7 +273,7 @@ def address_of(scope: Mapping[str, Any]) -> str:
 def _name(host: str) -> str:
     """Return a header ``Host`` without its port, such as "localhost" or "[::1]"."""
     name, _, port = host.rpartition(":")
-    return name if port.isdigit() and name else host
+    return name if port.isascii() and port.isdecimal() and name else host
 
 
 def _bearer(value: bytes) -> bytes:

@@ -250,7 +250,8 @@ def api_router(handlers: Handlers) -> APIRouter:
         picture, tag = await handlers.thumbnail(id, side)
         # A browser asks again each time, because the item may have been deleted.
         headers = {"etag": tag, "cache-control": "private, no-cache"}
-        if if_none_match == tag:
+        known = {entry.strip().removeprefix("W/") for entry in if_none_match.split(",")}
+        if known & {tag, "*"}:
             return Response(status_code=304, headers=headers)
         return Response(picture, media_type="image/jpeg", headers=headers)
 
