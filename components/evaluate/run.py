@@ -1,6 +1,9 @@
 """Stage evaluate: run."""
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import torch
@@ -70,6 +73,9 @@ def run(
         {"dataset": dataset, "features": features, "text": text, "embedding": embedding}
     )
     page = build_page(subject, results, artifacts, FOOTER)
+    if name := os.environ.get("BIFOCAL_RUN_NAME", "").partition(" ")[0]:
+        images = f"{len(subject.split.images):,} images of the split {params.split}"
+        page = replace(page, title=f"{name}, {date.today()}: {images}")
     (report / "index.html").write_text(render(page), encoding="utf-8")
     rows = {result.title: result.metric_rows() for result in results if result.metric_rows()}
     corpus = str(flatten(read_manifest(dataset)["parameters"]).get("corpus.name", "unknown"))

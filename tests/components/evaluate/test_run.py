@@ -2,6 +2,7 @@
 promotion reads."""
 
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
 
@@ -182,7 +183,10 @@ def test_files_of_a_killed_evaluation_are_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "ranks.csv").read_text() == "rank\n1\n"
 
 
-def test_only_listed_evaluators_run(artifacts: Path, tmp_path: Path) -> None:
+def test_only_listed_evaluators_run(
+    artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BIFOCAL_RUN_NAME", "products retrain")
     scalars = evaluate(
         artifacts,
         tmp_path,
@@ -197,6 +201,9 @@ def test_only_listed_evaluators_run(artifacts: Path, tmp_path: Path) -> None:
     }
     page = (tmp_path / "report" / "index.html").read_text()
     assert "Pointing" not in page
+    assert re.search(
+        r"<title>products, \d{4}-\d\d-\d\d: \d+ images of the split test</title>", page
+    )
     assert "No image files of this and another split were compared" in page
     directions = set(pd.read_parquet(tmp_path / "metrics" / "ranks.parquet")["direction"])
     assert directions == {"caption_retrieval", "image_retrieval"}
