@@ -66,19 +66,12 @@ def chance(tables: Dataset) -> float:
     return sum(values[f"R@{k}"] for values in report.values() for k in (1, 5, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
     [
+        {"name": "RecallLoss", "fine_tune": 0.5, "auxiliary_weight": 1.0, "auxiliary_steps": 30},
         {"name": "RecallLoss", "surrogate": "log_rank", "auxiliary_weight": 1.0},
-        pytest.param(
-            {
-                "name": "RecallLoss",
-                "fine_tune": 0.5,
-                "auxiliary_weight": 1.0,
-                "auxiliary_steps": 30,
-            },
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 def test_rank_losses_train_with_the_pretrained_sorter(
