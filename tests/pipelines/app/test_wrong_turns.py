@@ -65,8 +65,8 @@ TOO_FEW = (
     "with captions, or search these without a training, by 'bifocal index {folder}'"
 )
 NO_CAPTIONS = (
-    "ImageFolder: DIR/plain has no captions: it must contain images and captions.csv, .tsv, "
-    ".jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file; "
+    "DIR/plain has no captions: it must contain images and captions.csv, .tsv, .jsonl or .parquet, "
+    "or photo.txt beside photo.jpg, or tar shards, or a zip file, or Parquet files with images; "
     "'bifocal index' searches images without captions"
 )
 WRONG = {
