@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from typing import Any
 
 import numpy as np
@@ -164,8 +164,10 @@ def _period(value: Any, zone: str | None) -> tuple[pa.Scalar, pa.Scalar]:
 
 def _value(value: Any, type_: pa.DataType) -> Any:
     """Return a value of JSON, whose type must be that of the column: nothing is converted."""
-    if value is None or value != value:
-        raise TypeError(f"{'null' if value is None else value} equals nothing: name a value")
+    if value is None:
+        raise TypeError("null equals nothing: name a value")
+    if isinstance(value, float) and not isfinite(value):
+        raise TypeError(f"{value} is not a finite number")
     if isinstance(value, bool) != pa.types.is_boolean(type_):
         raise TypeError("true and false fit only a column of booleans")
     types = pa.types
