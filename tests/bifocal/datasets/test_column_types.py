@@ -2,17 +2,23 @@
 values."""
 
 import json
+from contextlib import suppress
 from datetime import date, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bifocal.datasets.base import META
 from bifocal.datasets.tables import one_type, typed_texts, with_type
+from bifocal.onnx.files import plain
 from bifocal.search.collection.sources import files_source
+from bifocal.search.filters import matching_rows
 from tests.bifocal.datasets.corpora.image_folder.writers import picture
 
 DAY, TIME = date(2024, 5, 31), datetime(2024, 5, 31, 18, 0)
@@ -109,6 +115,13 @@ def test_columns_of_any_values_are_read_updated_and_read_again(
             if old not in (None, "") and new is None
         ]
         assert len(kept) == len(values)
+        items = pa.table({META + "v": found})
+        pq.write_table(items, path := BytesIO())
+        assert pq.read_table(path).column(0).to_pylist() == pytest.approx(kept, nan_ok=True)
+        for value in kept:
+            with suppress(ValueError):  # one sentence, never another error
+                matching_rows(items, {"v": plain(value, safe=True)})
+                matching_rows(items, {"v": {"min": plain(value, safe=True)}})
         assert len(lost) == len(misfits)
         column = found
 

@@ -111,6 +111,8 @@ def test_links_into_a_cache_of_the_same_project_are_inside(tmp_path: Path, cache
     root.mkdir(parents=True)
     (root / "1.jpg").symlink_to(project / cache / "a1b2")
     assert path_inside(root, "1.jpg", caches=True).read_text() == "image"
+    with open_inside(root, "1.jpg", caches=True) as file:
+        assert file.read() == b"image"
     with pytest.raises(ValueError, match="is not a path inside"):
         path_inside(root, "1.jpg")
     for other in (tmp_path / "other", project / "private"):
@@ -120,7 +122,8 @@ def test_links_into_a_cache_of_the_same_project_are_inside(tmp_path: Path, cache
         (root / "2.jpg").symlink_to(other / "2.jpg")
         with pytest.raises(ValueError, match="is not a path inside"):
             path_inside(root, "2.jpg", caches=True)
-        assert path_inside(root, "2.jpg", follow_links=True).read_text() == "secret"
+        with open_inside(root, "2.jpg", follow_links=True) as file:
+            assert file.read() == b"secret"
 
 
 def test_a_cache_that_is_a_link_is_none(tmp_path: Path) -> None:
