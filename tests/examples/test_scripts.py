@@ -20,7 +20,7 @@ SCRIPTS = (
     "sodeep",
     "structure_preserving",
 )
-MAX_LINES = 120
+MAX_LINES = 160
 
 
 def run(name: str, home: Path) -> Mapping[str, float]:

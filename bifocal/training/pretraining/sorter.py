@@ -10,8 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import l1_loss
 
 from bifocal.datasets.prefetch import prefetch
-from bifocal.sorters.positionwise_lstm import PositionwiseLSTMSorter
-from bifocal.sorters.ranks import exact_ranks
+from bifocal.sorters.ranks import TrainedSorter, exact_ranks
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import Row, TrainingTask, run_epochs
@@ -132,9 +131,8 @@ class _SorterTask(TrainingTask[Tensor]):
 
     def _draw(self, epoch: int) -> Iterator[Tensor]:
         """Yield the scores and their ranks, (2, batch, width)."""
-        shortest = (
-            self.sorter.shortest if isinstance(self.sorter, PositionwiseLSTMSorter) else self.length
-        )
+        given = self.sorter.shortest if isinstance(self.sorter, TrainedSorter) else None
+        shortest = given or self.length
         generator = _generator(self.seed, epoch + 1)
         for start in range(0, self.vectors_per_epoch, self.batch_size):
             count = min(self.batch_size, self.vectors_per_epoch - start)
