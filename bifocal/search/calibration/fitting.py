@@ -4,7 +4,7 @@ things."""
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from bifocal.search.calibration.calibration import DEPTH, Calibration, Level, reference_scores
 from bifocal.search.index.exact import unit_vectors
 from bifocal.search.index.index import SearchIndex
-
-if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression
 
 Array = NDArray[Any]
 SPARE = 100
@@ -33,6 +30,7 @@ MIN_ITEMS = 200
 """Items from which names calibrate a collection: with 100 photographs, a quarter of the right
 results gets a notice."""
 BATCH = 4096
+RIDGE, STEPS, TOLERANCE = 1e-3, 100, 1e-7
 
 
 class TooFewPairs(ValueError):
@@ -94,9 +92,6 @@ def fit_level(
     queries' items. With ``references`` (Q,), they take the place of the margin. For ``limit`` see
     ``allowed_share``.
     """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GroupKFold
-
     best = scores[:, 0]
     second = (
         best - reference_scores(scores)
@@ -105,26 +100,28 @@ def fit_level(
     )
     variables = np.stack([best, second], axis=1)
     both = np.concatenate([own, own])
-    folds = list(GroupKFold(FOLDS).split(variables, relevant, both))
+    fold_of = np.unique(both, return_inverse=True)[1] % FOLDS
+    folds = [(np.flatnonzero(fold_of != k), np.flatnonzero(fold_of == k)) for k in range(FOLDS)]
     if not all(relevant[fitted].any() for fitted, _ in folds):
         return None
-    model = LogisticRegression(C=1e3)
     without = np.arange(len(relevant)) >= len(own)
     predicted, found = np.zeros(len(relevant)), np.zeros(len(relevant), dtype=bool)
     for others, held_out in folds:
-        model.fit(variables[others], relevant[others])
-        predicted[held_out] = model.predict_proba(variables[held_out])[:, 1]
+        weights = fit_logistic(variables[others], relevant[others])
+        predicted[held_out] = probabilities(weights, variables[held_out])
         fitted = others[without[others]]
         allowed = allowed_share(len(np.unique(both[fitted])), limit)
-        found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], allowed)
-    model.fit(variables, relevant)
-    weight = float(model.coef_[0, 1])
+        found[held_out] = predicted[held_out] >= _threshold(weights, variables[fitted], allowed)
+    weights = fit_logistic(variables, relevant)
+    intercept, score, weight = map(float, weights)
     return Level(
-        intercept=float(model.intercept_[0]),
-        score=float(model.coef_[0, 0]),
+        intercept=intercept,
+        score=score,
         margin=weight if references is None else 0.0,
         reference=0.0 if references is None else weight,
-        threshold=_threshold(model, variables[without], allowed_share(len(np.unique(own)), limit)),
+        threshold=_threshold(
+            weights, variables[without], allowed_share(len(np.unique(own)), limit)
+        ),
         error=calibration_error(predicted, relevant),
         false_positive_rate=float(found[without].mean()),
         recall=float(found[relevant].mean()),
@@ -136,18 +133,56 @@ def allowed_share(items: int, limit: Limit) -> float:
     """Return the largest share of false positives among held-out queries whose upper bound (Clopper
     and Pearson, 1934) is the share of a limit with its confidence.
     """
-    from scipy.stats import binom
-
     share, confidence = limit
+    counts = np.arange(1, items + 1)
+    steps = np.log((items - counts + 1) / counts * share / (1 - share))
+    binomial = np.exp(items * np.log1p(-share) + np.cumsum([0.0, *steps]))
     # One false positive more than this number would be as likely with a higher rate.
-    return max(int(binom.ppf(1 - confidence, items, share)) - 1, 0) / items
+    likely = int(np.searchsorted(np.cumsum(binomial), 1 - confidence))
+    return max(likely - 1, 0) / items
 
 
-def _threshold(model: "LogisticRegression", variables: Array, allowed: float) -> float:
+def fit_logistic(variables: Array, labels: Array) -> Array:
+    """Return intercept and weights (1 + d,) of a logistic regression on variables (n, d), by
+    Newton's method.
+
+    The weights have a weak ridge, so that they are finite where a variable separates the labels.
+    """
+    inputs = np.column_stack([np.ones(len(variables)), variables])
+    ridge = np.diag([0.0, *np.full(variables.shape[1], RIDGE)])
+
+    def loss(weights: Array) -> float:
+        values = inputs @ weights
+        return float(
+            (np.logaddexp(0, values) - labels * values).sum() + weights @ ridge @ weights / 2
+        )
+
+    weights = np.zeros(inputs.shape[1])
+    for _ in range(STEPS):
+        chances = probabilities(weights, variables)
+        gradient = inputs.T @ (chances - labels) + ridge @ weights
+        curvature = (inputs.T * (chances * (1 - chances))) @ inputs + ridge
+        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
+        before = loss(weights)
+        while loss(weights - step) > before and np.abs(step).max() > TOLERANCE:
+            step = step / 2
+        weights = weights - step
+        if np.abs(step).max() <= TOLERANCE:
+            break
+    return weights
+
+
+def probabilities(weights: Array, variables: Array) -> Array:
+    """Return the probabilities (n,) by a logistic regression on variables (n, d)."""
+    chances: Array = (1 + np.tanh((weights[0] + variables @ weights[1:]) / 2)) / 2
+    return chances
+
+
+def _threshold(weights: Array, variables: Array, allowed: float) -> float:
     """Return the lowest probability that at most an allowed share of results (n, 2) without a match
     reaches."""
-    probabilities = model.predict_proba(variables)[:, 1]
-    return float(np.quantile(probabilities, 1 - allowed, method="higher")) + 1e-9
+    found = probabilities(weights, variables)
+    return float(np.quantile(found, 1 - allowed, method="higher")) + 1e-9
 
 
 def first_results(

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import binom
+from sklearn.linear_model import LogisticRegression
 
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import DEPTH, Calibration, Level
@@ -14,10 +18,13 @@ from bifocal.search.calibration.fitting import (
     FALSE_POSITIVES,
     PRESENCE,
     RELEVANCE,
+    RIDGE,
     Limit,
     allowed_share,
     calibrate,
     first_results,
+    fit_logistic,
+    probabilities,
 )
 from bifocal.search.index.exact import unit_vectors
 from tests.margins import margin
@@ -178,3 +185,23 @@ def test_files_keep_both_levels(tmp_path: Path) -> None:
         calibration = Calibration(0.5, 1.0, 0.0, 0.5, 0.0, 0.05, 0.5, 100, presence)
         calibration.write(tmp_path)
         assert Calibration.read(tmp_path) == calibration
+
+
+@given(seed=st.integers(0, 2**32 - 1), items=st.integers(20, 200), scale=st.floats(0.1, 20))
+def test_the_regression_is_the_one_of_scikit_learn(seed: int, items: int, scale: float) -> None:
+    random = np.random.default_rng(seed)
+    variables = random.normal(size=(items, 2))
+    labels = variables @ [scale, -1] + random.normal(size=items) > 0
+    assume(0 < labels.sum() < items)
+    model = LogisticRegression(C=1 / RIDGE, tol=1e-8, max_iter=10_000).fit(variables, labels)
+    assert probabilities(fit_logistic(variables, labels), variables) == pytest.approx(
+        model.predict_proba(variables)[:, 1], abs=1e-3
+    )
+
+
+@given(items=st.integers(1, 3000), share=st.floats(0.01, 0.2), confidence=st.floats(0.5, 0.99))
+def test_the_allowed_share_is_the_quantile_of_scipy(
+    items: int, share: float, confidence: float
+) -> None:
+    expected = max(int(binom.ppf(1 - confidence, items, share)) - 1, 0) / items
+    assert allowed_share(items, (share, confidence)) == pytest.approx(expected, abs=1e-9)
