@@ -177,4 +177,5 @@ mlflow: setup
 	  --allowed-hosts "$(MLFLOW_HOSTS),$(subst $(comma),:$(MLFLOW_PORT)$(comma),$(MLFLOW_HOSTS)):$(MLFLOW_PORT)"
 
 clean:
+	@printf 'Delete artifacts and runs, with all trained models and indexes? [y/N] ' && read answer && test "$$answer" = y
 	rm -rf artifacts runs

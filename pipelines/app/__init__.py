@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "evaluate": "Evaluate a trained model, and print its metrics.",
         "export": "Copy the ONNX model of a run to a folder.",
         "inspect": "Check a folder of images with captions.",
+        "cache": "List or delete what is kept in the cache of this user.",
     }
 )
 """Summary of each command; its module in this package has a function of its name with ``_command``
