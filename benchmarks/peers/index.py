@@ -13,6 +13,7 @@ for 20,000.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import faiss
 import hnswlib
@@ -116,7 +117,7 @@ def faiss_hnsw(vectors: Vectors) -> Peer:
 
 def faiss_ivf(vectors: Vectors) -> Peer:
     """Return a search and a setter of its effort."""
-    index = faiss.index_factory(DIM, f"{FACTORY},Refine(SQ8)", faiss.METRIC_INNER_PRODUCT)
+    index: Any = faiss.index_factory(DIM, f"{FACTORY},Refine(SQ8)", faiss.METRIC_INNER_PRODUCT)
     index.train(vectors)
     index.add(vectors)
     index.k_factor = 4

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path, PurePath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bifocal.datasets.base import (
     SPLITS,
@@ -118,7 +118,7 @@ def write_dataset(
     # A relative root inside the directory stays valid when the directory moves.
     relative = copy_to is not None or corpus.image_root == inside
     image_root = "images" if relative else image_address or str(corpus.image_root.resolve())
-    description = {"corpus": name, "image_root": image_root}
+    description: dict[str, Any] = {"corpus": name, "image_root": image_root}
     if corpus.follow_links and not relative:
         description["follow_links"] = True
     (directory / "dataset.json").write_text(

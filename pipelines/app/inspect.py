@@ -152,7 +152,7 @@ def findings_tables(inspection: "Inspection") -> "RenderableType":
     findings = Table("", "finding", "entries", "what to do")
     for finding in inspection.findings:
         color = COLORS[finding.severity]
-        example = [("\n", ""), plain(finding.examples[0])] if finding.examples else []
+        example: list[str | Text] = ["\n", plain(finding.examples[0])] if finding.examples else []
         findings.add_row(
             f"[{color}]{finding.severity}[/]",
             Text.assemble(plain(finding.title), *example),

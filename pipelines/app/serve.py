@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -276,11 +276,12 @@ def run_server(app: "FastAPI", ip: str, port: int, proxies: Sequence[str] = ()) 
     class LimitedServer(Server):
         def _init_shared_socket(self) -> None:
             # Granian has no limit for answers; connections inherit this one of their socket.
-            super()._init_shared_socket()
+            super()._init_shared_socket()  # type: ignore[no-untyped-call]
             if self._ssp is not None:
                 self._shd, self._ssp = self._ssp.build(), None
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-                with socket.fromfd(self._shd.get_fd(), socket.AF_INET, socket.SOCK_STREAM) as own:
+                handle: Any = self._shd
+                with socket.fromfd(handle.get_fd(), socket.AF_INET, socket.SOCK_STREAM) as own:
                     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MILLISECONDS)
 
     async def announce() -> None:
