@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bifocal.durable import check_own
 from runtime.redaction import redact
 
 SCHEME = "s3://"
@@ -80,35 +81,20 @@ def cache_path(uri: str) -> Path:
 def cache_folder() -> Path:
     """Create the folder of local copies; without ``BIFOCAL_CACHE``, a container may only write to
     the temporary one."""
-    chosen = os.environ.get(VARIABLE)
-    home = os.environ.get("XDG_CACHE_HOME")
-    folder = (
-        Path(chosen).absolute()
-        if chosen
-        else Path(home) / "bifocal"
-        if home
-        else _temporary_folder()
-    )
+    chosen, home = os.environ.get(VARIABLE), os.environ.get("XDG_CACHE_HOME")
     try:
+        if chosen:
+            folder = Path(chosen).absolute()
+        elif home:
+            folder = Path(home) / "bifocal"
+        else:
+            folder = Path(tempfile.gettempdir()) / f"bifocal-{os.getuid()}"
+            check_own(folder)  # every user can create it before its owner does
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(None, "permission denied")
-    except OSError as error:
+            raise PermissionError(f"permission denied: {folder}")
+    except (OSError, ValueError) as error:
         raise StorageError(
-            f"{folder}: this folder of local copies cannot be written ({error.strerror}); "
-            f"set {VARIABLE} to a folder that can"
+            f"the folder of local copies cannot be written ({error}); set {VARIABLE} to one that can"
         ) from error
-    return folder
-
-
-def _temporary_folder() -> Path:
-    try:
-        folder = Path(tempfile.gettempdir()) / f"bifocal-{os.getuid()}"
-    except FileNotFoundError as error:
-        raise StorageError(
-            f"no temporary folder can be written; set {VARIABLE} to a folder that can"
-        ) from error
-    # Every user can create this folder before its owner does.
-    if os.path.lexists(folder) and folder.lstat().st_uid != os.getuid():
-        raise StorageError(f"{folder} belongs to another user; set {VARIABLE} to another folder")
     return folder

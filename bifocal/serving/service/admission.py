@@ -143,8 +143,8 @@ class Admission:
 def in_loop(scope: Message) -> bool:
     """Return whether a request is answered in the event loop: one of each client at a time, or
     many of them would delay all others."""
-    is_probe, path = scope["path"] in PROBES, scope["path"]
-    return not is_probe and BODIES.fullmatch(path) is None and not path.startswith(IN_THREADS)
+    path = scope["path"]
+    return not (path in PROBES or BODIES.fullmatch(path) or path.startswith(IN_THREADS))
 
 
 def error_response(

@@ -50,18 +50,6 @@ TYPES: Mapping[str, str] = {
 """Type of a file of the page by its suffix."""
 
 
-class Service(FastAPI):
-    """FastAPI whose OpenAPI document has no 422: a wrong request is answered with 400."""
-
-    def openapi(self) -> dict[str, Any]:
-        """Return the document."""
-        document = super().openapi()
-        for methods in document["paths"].values():
-            for operation in methods.values():
-                operation["responses"].pop("422", None)
-        return document
-
-
 def create_app(
     source: ModelSource,
     settings: Settings,
@@ -93,7 +81,7 @@ def create_app(
     answers: dict[int | str, dict[str, Any]] = {
         status: {"model": Error, "description": text} for status, text in ERRORS.items()
     }
-    app = Service(
+    app = FastAPI(
         title="Bifocal search",
         version="1",
         description="Search images by sentences and images, and see where.",
@@ -114,7 +102,11 @@ def create_app(
 
     @cache
     def document() -> bytes:
-        return json.dumps(app.openapi(), separators=(",", ":")).encode()
+        content = app.openapi()
+        for methods in content["paths"].values():
+            for operation in methods.values():
+                operation["responses"].pop("422", None)  # a wrong request is answered with 400
+        return json.dumps(content, separators=(",", ":")).encode()
 
     @app.get(f"{API}openapi.json", include_in_schema=False)
     async def openapi() -> Response:
