@@ -67,12 +67,15 @@ def match_names(names: Iterable[str], folder: Folder, base: str = "") -> Matched
             if exact is not None:
                 found[name] = exact
         _respell({name: place + path for name, path in plain.items()}, folder.images, found)
-        if found or not plain:
-            return Matched(found)
+        if found:
+            break
+    if len(found) == len(plain):
+        return Matched(found)
     for spelling in SPELLINGS:
         rules = _prefixes(plain.values(), folder.images, spelling)
         whole = [rule for rule, count in rules.items() if count == len(set(plain.values()))]
-        chosen = whole if len(whole) == 1 else list(rules)
+        # Beside names that fit as they are, only a rule of all names counts.
+        chosen = whole if len(whole) == 1 or found else list(rules)
         if len(chosen) == 1:
             removed, added = chosen[0]
             moved = {

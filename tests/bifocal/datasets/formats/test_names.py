@@ -81,3 +81,12 @@ def test_an_image_has_one_name_in_any_spelling_of_its_path(tmp_path: Path) -> No
     folder = list_folder(tmp_path)
     named = match_names(["a.jpg", "./a.jpg", " a.jpg", ".\\a.jpg", ".hidden/b.jpg"], folder).images
     assert set(named.values()) == {"a.jpg", ".hidden/b.jpg"}
+
+
+def test_one_stray_image_does_not_hide_the_folder_of_all() -> None:
+    names = [f"{number}.jpg" for number in range(4)]
+    images = ["0.jpg", *(f"Images/{name}" for name in names)]
+    found = match_names(names, Folder(Path("/photos"), images)).images
+    assert found == {"0.jpg": "0.jpg"} | {name: f"Images/{name}" for name in names[1:]}
+    partly = match_names([*names, "4.jpg"], Folder(Path("/photos"), images)).images
+    assert partly == {"0.jpg": "0.jpg"}
