@@ -24,6 +24,15 @@ def test_the_folder_and_the_commit_are_those_of_the_checkout(
     assert git_commit().removesuffix("-dirty") == call("git", "rev-parse", "HEAD").strip()
 
 
+def test_git_is_asked_once_for_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(checkout, "ask_git", lambda *words, folder: asked.append(words))
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert {project_folder() for _ in range(3)} == {tmp_path}
+    assert asked == [("rev-parse", "--show-toplevel")]
+
+
 def test_files_that_dvc_writes_are_no_changed_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,8 @@ def test_promotion_moves_the_aliases_and_logs_every_decision(
     assert tags["promotion"] == "no"
     assert "more than 1 is required" in tags["promotion.reasons"]
     assert record["metrics"]["gain"] < 0
+    shown = {"promotion", "promotion.champion", "promotion.reasons"}
+    assert {tag for tag in tags if tag.startswith("promotion")} == shown
     assert record["champion"]["version"] == second
     known = {"git_commit": "c0ffee", "hash.onnx": tags["hash.onnx"]}
     assert record["candidate"] == {
