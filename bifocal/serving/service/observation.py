@@ -1,7 +1,6 @@
 """Metrics for Prometheus, a log of one line per request (a JSON object, or a text for a terminal),
 and traces."""
 
-import json
 import logging
 import os
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
+from bifocal.onnx.files import json_text
 from bifocal.progress import printable
 from bifocal.version import install
 
@@ -58,7 +58,7 @@ class JSONFormatter(RedactingFormatter):
             key: self._redact(value) if isinstance(value, str) else value
             for key, value in entry.items()
         }
-        return json.dumps({"time": moment, **shown})
+        return json_text({"time": moment, **shown}, ensure_ascii=True)
 
 
 class TextFormatter(RedactingFormatter):
