@@ -112,7 +112,7 @@ def search_command(
     shown, moved = [], []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
-        caption += f"  + {len(hit.copies)} copies" if hit.copies else ""
+        caption += f"  copies: {len(hit.copies)}" if hit.copies else ""
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
         if not as_json:
             click.echo(
