@@ -1,6 +1,7 @@
 """Phrases of an English query: the parts whose place in an image is shown."""
 
 import re
+import unicodedata
 from typing import NamedTuple
 
 SEPARATORS = frozenset(
@@ -81,7 +82,9 @@ def split_phrases(query: str) -> list[Phrase]:
     """
     groups: list[list[re.Match[str]]] = [[]]
     end = 0
-    for word in _WORD.finditer(query):
+    # Marks stay with their letter: they stand as letters in a text of the same length.
+    letters = [sign if unicodedata.category(sign)[0] != "M" else "x" for sign in query]
+    for word in _WORD.finditer("".join(letters)):
         lower = word.group().lower()
         if lower in SEPARATORS or query[end : word.start()].strip():
             groups.append([])

@@ -20,3 +20,8 @@ def test_phrases_are_parts_of_the_query_in_order_without_separators(query: str) 
     if phrases[0].text != query:
         words = [phrase.text.lower().split() for phrase in phrases]
         assert all(not SEPARATORS & set(group) and group[0] not in ARTICLES for group in words)
+
+
+@given(st.sampled_from(["कुत्ता", "cafe\u0301", "كَلْب", "สุนัข", "dog"]))
+def test_marks_stay_with_their_letter(word: str) -> None:
+    assert [phrase.text for phrase in split_phrases(f"a {word} and the {word}")] == [word] * 2
