@@ -1,11 +1,12 @@
-"""The page "A model every week", typed: a project, its first model, 60 more images, and the
-service."""
+"""The page "A model every week", typed: a first model, three weeks with new and removed images and
+corrections, monitoring, clean-up, and the service."""
 
 import json
 import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,16 @@ import pytest
 from click.testing import CliRunner
 from mlflow import MlflowClient
 
+from bifocal.datasets import read_dataset
 from bifocal.datasets.corpora import Scenes
+from bifocal.datasets.corrections import add_correction
+from bifocal.datasets.scenes.drawing import draw_scene
+from bifocal.promotion.acceptance import Criteria
+from bifocal.promotion.checks import Check
+from components.cluster.promote import assess_versions
 from pipelines.commands import main
+from pipelines.policies import load_promotion
+from runtime.mlflow import get_version_number, version_tags
 from tests.bifocal.serving.server import ROOT, Server
 from tests.docs.blocks import blocks, commands
 from tests.mlflow_server import free_port
@@ -27,25 +36,21 @@ PAGE = "docs/weekly.md"
 FOLDER = Path("runs/kubeflow/products")
 
 
-def write_photos(folder: Path, count: int) -> None:
-    """Write ``count`` drawn scenes with captions; a larger count begins with the images of a
-    smaller one."""
-    corpus = Scenes(seed=3, train=count, val=1, test=1, size=96).read(
-        folder.parent / f"drawn-{count}"
-    )
-    names = {
-        image.image_id: f"{number}.jpg"
-        for number, image in enumerate(corpus.images)
-        if image.split == "train"
-    }
+def write_photos(folder: Path, numbers: range) -> dict[str, list[str]]:
+    """Write drawn scenes of these numbers, in place of others; return all captions."""
     folder.mkdir(exist_ok=True)
-    for image in corpus.images:
-        if image.image_id in names and not (folder / names[image.image_id]).exists():
-            shutil.copy(corpus.image_root / str(image.path), folder / names[image.image_id])
-    rows = [
-        f'{names[row.image_id]},"{row.text}"' for row in corpus.captions if row.image_id in names
-    ]
+    scenes, captions = Scenes(seed=3, train=500, val=1, test=1, size=96), dict[str, list[str]]()
+    for number in numbers:
+        scene, sentences = scenes.scene("train", number)
+        captions[f"{number}.jpg"] = [sentence.text for sentence in sentences]
+        if not (folder / f"{number}.jpg").exists():
+            draw_scene(scene, 96).save(folder / f"{number}.jpg", quality=90)
+    for file in folder.glob("*.jpg"):
+        if file.name not in captions:
+            file.unlink()
+    rows = [f'{name},"{text}"' for name, texts in captions.items() for text in texts[:2]]
     (folder / "captions.csv").write_text("\n".join(["image,caption", *rows, ""]))
+    return captions
 
 
 def type_command(command: str) -> str:
@@ -64,6 +69,23 @@ def decision() -> dict[str, Any]:
         (FOLDER / "promote" / "promotion" / "decision.json").read_text()
     )
     return values
+
+
+def split_test() -> set[str]:
+    """Return the names of the test images of the last training."""
+    images = read_dataset(FOLDER / "prepare-dataset" / "dataset").split("test").images
+    return set(images["image_id"])
+
+
+def gain_over_the_first(number: int) -> Check:
+    """Return the gain of a version over version 1, on the test images that neither learned."""
+    policy = load_promotion(Path("projects/products/promotion.yaml"))
+    values = {field.name: getattr(policy, field.name) for field in fields(Criteria)}
+    last, first = (get_version_number("products", each) for each in (number, 1))
+    artifacts = FOLDER / "artifacts" / "dataset", FOLDER / "artifacts" / "features"
+    criteria = Criteria(**{**values, "looks": 1, "min_gain": 1e-6})
+    result = assess_versions(last, first, version_tags(last), criteria, *artifacts)
+    return next(check for check in result.checks if check.name == "gain")
 
 
 def search(command: str) -> list[dict[str, Any]]:
@@ -92,33 +114,48 @@ def test_the_page_gives_a_champion_that_is_served(
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     typed = [command for block in blocks(PAGE) for command in commands(block)]
-    new, train, serve, retrain, refresh, rollback, *on_a_cluster = typed
+    typed = [command for command in typed if not command.startswith("bifocal correct")]
+    new, train, serve, retrain, refresh, monitor, clean, status, rollback, *on_a_cluster = typed
     client = MlflowClient(mlflow_store)
 
-    write_photos(tmp_path / "photos", 300)
+    captions = write_photos(tmp_path / "photos", range(300))
     assert "wrote projects/products/promotion.yaml" in type_command(new)
     shown = type_command(train)
     assert decision()["promoted"], decision()["reasons"]
     report = FOLDER / "evaluate" / "report" / "index.html"
     assert f"Report: {report.resolve().as_uri()}" in shown
     assert "neither model" not in str(decision()["notes"])  # the project has no guard without boxes
-    assert client.get_model_version_by_alias("products", "champion").version == 1
+    assert "version 1 of products is the champion now" in shown
 
-    write_photos(tmp_path / "photos", 360)
-    shown = type_command(retrain)
-    assert "train-embedding: complete" in shown
+    for week in range(1, 4):
+        former = split_test()
+        captions = write_photos(tmp_path / "photos", range(10 * week, 300 + 60 * week))
+        for number in range(20):
+            name, right = f"{10 * week + 15 * number}.jpg", number % 4 > 0
+            text = captions[name if right else f"{10 * week + 15 * number + 1}.jpg"][2]
+            add_correction(Path("projects/products/corrections.csv"), name, text, right=right)
+        shown = type_command(retrain)
+        assert "train-embedding: complete" in shown
+        decided = decision()
+        compared, kept = decided["test_set"]["images"], former & split_test()
+        assert compared >= 0.9 * len(kept) >= 0.8 * len(former)
+        assert ("is the champion now" in shown) == decided["accepted"]
+        assert decided["accepted"] or f"not promoted: version {week + 1} of products" in shown
+        shown = type_command(retrain)  # nothing is new
+        assert "train-embedding" not in shown
+        for command in (refresh, monitor, clean):
+            type_command(command)
     champion: int = client.get_model_version_by_alias("products", "champion").version
-    if decision()["promoted"]:
-        assert champion == 2
-    else:
-        (reason, *_) = decision()["reasons"]
-        assert "(" in reason  # what would accept it, or help
-        assert champion == 1
-    type_command(refresh)
+    if champion > 1:
+        gain = gain_over_the_first(champion)
+        assert gain.bound is not None
+        assert gain.bound > 0
+    shown = type_command(status)
+    assert "the last model answers" in shown
+    assert "experiment products" in shown
     assert len(search(serve)) == 3
-
-    if champion == 2:
-        assert "champion: version 1" in type_command(rollback)
+    if champion > 1:
+        assert "champion: version" in type_command(rollback)
     assert [command.split("--project")[0].strip() for command in on_a_cluster[1:]] == [
         "python -m pipelines preflight",
         "python -m pipelines run --runner cluster",
