@@ -41,12 +41,19 @@ test-abroad: setup
 
 # All tests with a real server or client that is no dependency, also the long ones: PostgreSQL, nginx, Prometheus with promtool,
 # Alertmanager, tritonclient, kserve; and the metrics of eccv-caption and pycocoevalcap. 'make test-slow' has those that take seconds. '.ci/run' installs Debian's servers; the summary
-# names the tests that were left out, with the missing package. S3 is moto's server in all tests.
-test-real: setup $(VENV)/clients
+# names the tests that were left out, with the missing package. S3 is moto's server, and the tests of runtime/s3 also use versitygw,
+# behind proxies that capitalize headers, and that refuse trailers. PyPI has no such server: go builds it.
+test-real: setup $(VENV)/clients $(VENV)/bin/versitygw
+	for proxy in capitals "https no-trailers"; do for server in "" $(wildcard $(VENV)/bin/versitygw); do \
+	  env $${server:+BIFOCAL_TEST_S3=$(CURDIR)/$$server} BIFOCAL_TEST_S3_PROXY="$$proxy" \
+	  pytest --numprocesses 0 tests/runtime/s3 || exit 1; done; done
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/docs/test_engines.py \
 	  tests/bifocal/serving/service/test_inference.py \
 	  tests/bifocal/serving/service/test_kserve.py tests/bifocal/metrics/ranking tests/bifocal/evaluation/retrieval \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
+
+$(VENV)/bin/versitygw: | setup
+	-GOBIN=$(CURDIR)/$(VENV)/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # kserve pins other versions, so it has an environment of its own. Without a package index, the tests of the clients are skipped.
 $(VENV)/clients: | setup

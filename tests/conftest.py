@@ -5,13 +5,14 @@ import atexit
 import gc
 import os
 import shutil
-import socketserver
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -181,7 +182,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> "TrainedModel":
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[int]:
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Port of an S3 server: moto's, or the versitygw that ``BIFOCAL_TEST_S3`` names."""
+    if program := os.environ.get("BIFOCAL_TEST_S3"):
+        port, folder = free_port(), tmp_path_factory.mktemp("s3")
+        command = [program, "--quiet", "--access=test", "--secret=test", f"--port=127.0.0.1:{port}"]
+        process = subprocess.Popen([*command, "posix", str(folder)])
+        end = time.monotonic() + 30
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield port
+        process.terminate()
+        process.wait()
+        return
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     yield server.get_host_and_port()[1]
@@ -202,6 +219,10 @@ def bucket(moto: int) -> Iterator[None]:
     yield
     for entry in client.list_objects_v2(Bucket="bucket").get("Contents", []):
         client.delete_object(Bucket="bucket", Key=entry["Key"])
+    for upload in client.list_multipart_uploads(Bucket="bucket").get("Uploads", []):
+        names = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
+        client.abort_multipart_upload(Bucket="bucket", **names)
+    client.delete_bucket(Bucket="bucket")
 
 
 def set_endpoint(port: int, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,10 +243,11 @@ def s3(bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     set_endpoint(moto, tmp_path / "cache", monkeypatch)
 
 
-@pytest.fixture
-def https(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Send the requests of ``faults`` by TLS with a certificate of this machine."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+def secure(server: ThreadingHTTPServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``server`` speak TLS with a new certificate, and send the requests to S3 to it."""
+    beside = folder.with_name(f"{folder.name}-tls")  # tests list their own folder
+    beside.mkdir()
+    key, certificate = beside / "key.pem", beside / "certificate.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
          "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
@@ -234,12 +256,18 @@ def https(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+
+
+@pytest.fixture
+def https(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Send the requests of ``faults`` by TLS."""
     handler = type("Broken", (Proxy,), {"faults": faults})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        secure(server, tmp_path, monkeypatch)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{server.server_address[1]}")
-        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
         yield
         server.shutdown()
 
@@ -248,13 +276,19 @@ def https(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 def faults(
     bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Faults]:
-    """Send requests to a proxy that injects faults; the client retries at once."""
+    """Send requests to a proxy that injects faults; the client retries at once. The words of
+    ``BIFOCAL_TEST_S3_PROXY`` are ``https``, ``capitals`` and ``no-trailers``."""
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)
-    broken = Faults(moto)
+    words = os.environ.get("BIFOCAL_TEST_S3_PROXY", "").split()
+    broken = Faults(moto, capitals="capitals" in words, trailers="no-trailers" not in words)
     handler = type("Broken", (Proxy,), {"faults": broken})
-    server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     set_endpoint(server.server_address[1], tmp_path / "cache", monkeypatch)
+    if "https" in words:
+        secure(server, tmp_path, monkeypatch)
+        # Of the requests that tests send by boto3 itself.
+        monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     yield broken
     broken.stalled.set()
     server.shutdown()

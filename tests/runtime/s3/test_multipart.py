@@ -84,6 +84,9 @@ def test_upload_that_failed_after_every_attempt_is_resumed(faults: Faults, folde
     assert parts_sent(faults) == PARTS - 1
 
 
+@pytest.mark.skipif(
+    "BIFOCAL_TEST_S3" in os.environ, reason="other servers refuse a request of the test itself"
+)
 def test_resumed_upload_of_another_file_stores_its_own_hash(faults: Faults, folder: Path) -> None:
     client = boto3.client("s3")
     previous = client.create_multipart_upload(
