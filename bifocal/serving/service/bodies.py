@@ -26,8 +26,8 @@ SMALL = 65_536
 """Bytes of a body that a client has sent before it reads the answer."""
 SLOW_SECONDS, SLOW_BYTES = 2.0, 1024
 """A body has this time, and after it this rate per second on average."""
-LATE_SECONDS = 0.005
-"""The event loop is late if it looks at a timer after more than this."""
+LOOK_SECONDS, LATE_SECONDS = 0.25, 0.005
+"""Between two looks at a deadline; the event loop is late if it looks after more than this."""
 PARTS, PART_BYTES = 1000, 256
 """A body may come in this number of parts, and in more of this average size: the event loop handles
 each."""
@@ -71,7 +71,7 @@ class Body:
         self.is_upload = self._expected and (path == UPLOADS or not small)
         self._limit = settings.limits.image_bytes if self.is_upload else settings.max_body_bytes
         self.unread, self.incomplete = self._chunked or self._size != 0, False
-        self.received, self._end, self._late = 0, math.inf, 0.0
+        self.received, self._end, self._due, self._late = 0, math.inf, math.inf, 0.0
         self._deadline = asyncio.Timeout(None)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -100,7 +100,10 @@ class Body:
         try:
             async with self._deadline:
                 while more:
-                    self._wait(min(self._end, start + SLOW_SECONDS + self.received / SLOW_BYTES))
+                    self._due = start + SLOW_SECONDS + self.received / SLOW_BYTES
+                    self._due = min(self._end, self._due)
+                    if self._timer is None:
+                        self._look(start)
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Disconnected
@@ -127,22 +130,18 @@ class Body:
         self.unread = False
         return bytes(content)
 
-    def _wait(self, end: float) -> None:
-        """Set the deadline; it moves on by the time for which the event loop was late, in all at
-        most by the whole time: a part of the body may be there unread."""
+    def _look(self, due: float) -> None:
+        """Look at the deadline every ``LOOK_SECONDS``; it moves on by the time for which the event
+        loop was late, at most by the whole time: a part of the body may be there unread."""
         loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            self._timer.cancel()
-
-        def expire() -> None:
-            late = loop.time() - end - self._late
-            if late < LATE_SECONDS or self._late > self._seconds:
-                self._deadline.reschedule(loop.time())
-            else:
-                self._late += late
-                self._wait(end)
-
-        self._timer = loop.call_at(end + self._late, expire)
+        late = loop.time() - due
+        self._late += late
+        left = self._due + self._late - loop.time()
+        if left <= 0 and (late < LATE_SECONDS or self._late > self._seconds):
+            self._deadline.reschedule(loop.time())
+            return
+        due = loop.time() + min(left if left > 0 else LOOK_SECONDS, LOOK_SECONDS)
+        self._timer = loop.call_at(due, self._look, due)
 
     async def drain(self, receive: Receive) -> None:
         """Discard a large body for some time: if the connection is closed at once, its client loses
