@@ -97,11 +97,6 @@ class TransformerFolder:
         config: dict[str, Any] = json.loads((self.transformer / CONFIG).read_text())
         return {name: value for name, value in config.items() if name not in NOT_OF_THE_NETWORK}
 
-    @property
-    def dim(self) -> int:
-        """K, numbers of a hidden state."""
-        return int(self.config.get("hidden_size") or self.config["dim"])  # "dim" in DistilBERT
-
     def identity(self) -> str:
         """Return what the vectors depend on besides the tokens: network, poolings, layers and
         digests of weights."""
