@@ -83,6 +83,7 @@ def test_images_are_sums_of_centered_class_vectors(exported: tuple[Path, ClassMi
         assert vector == pytest.approx(np.array(expected) / np.linalg.norm(expected), abs=2e-4)
 
 
+@pytest.mark.slow
 def test_a_class_vector_is_the_normalized_sum_of_names_and_definition(
     exported: tuple[Path, ClassMixture],
 ) -> None:

@@ -77,6 +77,7 @@ def test_two_processes_give_the_curve_of_one(results: dict[str, dict[str, Any]],
         )
 
 
+@pytest.mark.slow
 def test_sigterm_to_one_process_stops_both_and_both_resume(
     results: dict[str, dict[str, Any]],
 ) -> None:

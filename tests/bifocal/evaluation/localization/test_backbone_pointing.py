@@ -91,6 +91,7 @@ def test_the_report_shows_guesses_and_refusals(with_backbone: Subject, folder: P
         )
 
 
+@pytest.mark.slow
 def test_features_without_a_classifier_give_the_reason(
     with_backbone: Subject, subject: Subject, folder: Path, tmp_path: Path
 ) -> None:
