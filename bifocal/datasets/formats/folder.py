@@ -108,8 +108,9 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
             is_new = real not in seen
             seen.add(real)
             return None if is_new else TWICE
-        is_own = follow_links or (not is_folder and is_inside(root, path, caches=True))
-        return LINK if path.is_symlink() and not is_own else None
+        if follow_links or not path.is_symlink():
+            return None
+        return None if not is_folder and is_inside(root, path, caches=True) else LINK
 
     for path, folders, files in os.walk(root, onerror=fail, followlinks=follow_links):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
