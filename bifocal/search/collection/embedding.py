@@ -81,6 +81,13 @@ class CollectionEmbedder:
         )
         states = self.source.states(entries)
         update = CollectionUpdate(self._usable(description), entries, states)
+        unknown = [entry for entry in entries if entry.kept]
+        if unknown and update.collection is None:
+            raise ValueError(
+                f"{len(unknown):,} images, such as {_name(unknown[0])}, are not in {self.source.root} "
+                "now, and another model, or another choice of regions, needs them: bring them back, "
+                "or prune them"
+            )
         writer = open_writer(
             directory, description, self.items_per_shard, self.source, entries, states
         )

@@ -195,3 +195,24 @@ def test_a_resumed_run_embeds_images_that_changed_since(
     )  # complete shards are kept if they are still true
     vectors = Collection.open(target).vectors
     np.testing.assert_allclose(vectors[changed].astype(float), vectors[4].astype(float), atol=1e-3)
+
+
+def test_images_that_are_away_keep_their_vectors_unless_another_model_needs_them(
+    inputs: dict[str, Path], photos: Path, tmp_path: Path
+) -> None:
+    target, names = tmp_path / "collection", sorted(path.name for path in photos.iterdir())
+    changes = {"source": str(photos), "previous": str(target)}
+    embed(inputs, target, source=str(photos), regions=False)
+    before = Collection.open(target)
+    ids, vectors = before.ids, before.vectors[:]
+    for name in names[1:]:
+        (photos / name).unlink()
+    metrics = embed(inputs, target, regions=False, **changes)
+    after = Collection.open(target)
+    assert (metrics["items"], metrics["embedded"], metrics["deleted"]) == (SCENES, 0, 0)
+    rows = [after.ids.index(item_id) for item_id in ids]
+    np.testing.assert_array_equal(after.vectors[rows], vectors)
+    with pytest.raises(ValueError, match=r"are not in .* now, and another model"):
+        embed(inputs, target, regions=True, **changes)
+    metrics = embed(inputs, target, regions=False, prune=True, **changes)
+    assert (metrics["items"], metrics["deleted"]) == (1, SCENES - 1)

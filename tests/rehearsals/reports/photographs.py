@@ -449,7 +449,7 @@ def cut_photograph(world: World) -> Any:
     "D22",
     "files of other types are counted, with an example",
     "immich#2719",
-    "4 files are not read (without a suffix, .jxl, ",
+    "1 .jxl file was not used, such as new.jxl: save photographs as JPEG or PNG",
 )
 def other_types(world: World) -> Any:
     world.photos("photos", 2)
