@@ -3,7 +3,6 @@ rejected entries."""
 
 import json
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from bifocal.datasets.base import (
     RejectedEntry,
 )
 from bifocal.datasets.formats.folder import LINK
+from bifocal.datasets.prefetch import usable_threads
 from bifocal.datasets.tables import (
     CAPTIONS,
     IMAGES,
@@ -258,7 +258,7 @@ def validate_corpus(
 
     images = keep("image", corpus.images, image_name, listed)
     # Threads suffice: Pillow's decoders and hashlib release the GIL.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_threads()) as pool:
         inspected = list(track(pool.map(inspect, images), "opening images", total=len(images)))
     found = {image.image_id: file for image, file in zip(images, inspected, strict=True)}
     files = {image_id: file for image_id, file in found.items() if isinstance(file, InspectedImage)}

@@ -1,6 +1,5 @@
 """Corpus of drawn scenes, and the drawing of its images."""
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry
+from bifocal.datasets.prefetch import usable_threads
 from bifocal.datasets.scenes.captions import Sentence, describe, name_groups
 from bifocal.datasets.scenes.drawing import box_of, draw_scene
 from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
@@ -50,7 +50,7 @@ def read_scenes(
     for split in SPLITS:
         (output_dir / split).mkdir(parents=True, exist_ok=True)
     corpus = Corpus(output_dir)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_threads()) as pool:
         results = zip(numbers, pool.map(draw, numbers), strict=True)
         for (split, number), (drawn, sentences) in track(
             results, "drawing scenes", total=len(numbers)
