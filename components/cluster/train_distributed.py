@@ -52,7 +52,7 @@ def run(
         }
         client, name = client or TrainerClient(), f"bifocal-{identity}"
         create = partial(create_train_job, client, name, params.image, params.nodes, settings, job)
-        TrainJob(client, name, create, settings.timeout).run()
+        TrainJob(client, name, create, settings.timeout, settings.queue_timeout).run()
     with TemporaryDirectory() as temporary:
         model = Path(temporary) / MODEL
         storage.download(f"{folder}/{MODEL}", model)

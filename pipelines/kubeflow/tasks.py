@@ -256,6 +256,7 @@ def node_settings(
         image_pull_secrets=resources.image_pull_secrets,
         security_context=user,
         timeout=step.timeout,
+        queue_timeout=step.queue_timeout,
     )
 
 

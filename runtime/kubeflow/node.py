@@ -55,6 +55,7 @@ class NodeSettings(StrictModel):
     image_pull_secrets: list[str]
     security_context: dict[str, Any] | None = Field(description="Kubernetes' PodSecurityContext")
     timeout: int = Field(ge=1, description="of the job, in seconds")
+    queue_timeout: int = Field(ge=0, description="seconds that the job may wait for machines")
 
 
 def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:

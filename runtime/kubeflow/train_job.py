@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ T = TypeVar("T")
 POLL_SECONDS = 15.0
 OUTAGE_SECONDS = 3600.0
 LOG_LINES = 20
+SILENT_SECONDS = 60.0
+"""Waiting for a place without a line."""
 
 
 def create_train_job(
@@ -129,11 +132,13 @@ class TrainJob:
     name: str
     create: Callable[[], object]
     timeout: float
+    queue_timeout: float
 
     def run(self) -> None:
         """Wait until the job is complete, and delete it."""
         deadline = time.monotonic() + self.timeout
         self._create_or_adopt(deadline)
+        since, reported = time.monotonic(), ""
         while time.monotonic() < deadline:
             job = self._get()
             if job is None:
@@ -142,6 +147,18 @@ class TrainJob:
                 )
             condition = _final_condition(job)
             if condition is None:
+                waited, reasons = time.monotonic() - since, self._waiting()
+                if not reasons:
+                    since = time.monotonic()
+                elif waited > self.queue_timeout:
+                    self._delete()
+                    raise TimeoutError(
+                        f"the TrainJob {self.name} found no place within {self.queue_timeout:g} "
+                        f"seconds, and was deleted: {reasons}"
+                    )
+                elif waited > SILENT_SECONDS and reasons != reported:
+                    log_line(f"the TrainJob {self.name} waits: {reasons}")
+                    reported = reasons
                 time.sleep(POLL_SECONDS)
                 continue
             if condition["type"] == constants.TRAINJOB_COMPLETE:
@@ -213,24 +230,57 @@ class TrainJob:
             if _status(error) != 404:
                 log_line(f"warning: the TrainJob {self.name} remains: {_explain(error)}")
 
-    def _exits(self) -> list[str]:
-        """Return why containers failed, such as ``OOMKilled`` with the memory that a stage
-        reports."""
+    def _waiting(self) -> str:
+        """Return why pods of the job do not run, by the scheduler, images and warning events."""
+        pods = self._pods()
+        pending = [pod for pod in pods or () if pod.status.phase == "Pending"]
+        if pods is None or (pods and not pending):
+            return ""
+        reasons = [
+            condition.message or condition.reason
+            for pod in pending
+            for condition in pod.status.conditions or ()
+            if condition.status == "False" and condition.type == "PodScheduled"
+        ]
+        reasons += [
+            f"{status.state.waiting.reason} {status.state.waiting.message or ''}".strip()
+            for pod in pending
+            for status in pod.status.container_statuses or ()
+            if status.state and status.state.waiting
+        ]
+        backend = self.client.backend
+        with suppress(ApiException, HTTPError, OSError):  # the role may not allow events
+            events = backend.core_api.list_namespaced_event(backend.namespace).items
+            reasons += [
+                f"{event.reason}: {event.message}"
+                for event in events
+                if event.type == "Warning"
+                and (event.involved_object.name or "").startswith(self.name)
+            ]
+        return "; ".join(dict.fromkeys(filter(None, reasons))) or "it has no running pod"
+
+    def _pods(self) -> list[Any] | None:
+        """Return the pods of the job; None if they are unknown."""
         backend, labels = (
             self.client.backend,
             constants.POD_LABEL_SELECTOR.format(trainjob_name=self.name),
         )
         try:
-            pods = self._retry(
+            found = self._retry(
                 lambda: backend.core_api.list_namespaced_pod(
                     backend.namespace, label_selector=labels
                 )
             )
         except (ApiException, OSError):
-            return []
+            return None
+        return list(found.items)
+
+    def _exits(self) -> list[str]:
+        """Return why containers failed, such as ``OOMKilled`` with the memory that a stage
+        reports."""
         states = [
             (pod.metadata.name, state.terminated)
-            for pod in pods.items
+            for pod in self._pods() or ()
             for status in pod.status.container_statuses or ()
             for state in (status.state, status.last_state)
             if state and state.terminated and state.terminated.exit_code

@@ -65,6 +65,22 @@ def finish(job: dict[str, Any]) -> None:
     end(job, "Complete")
 
 
+UNPLACED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/22 nodes are available: Insufficient nvidia.com/gpu",
+}
+NO_IMAGE = {
+    "name": "node",
+    "image": "x",
+    "imageID": "",
+    "ready": False,
+    "restartCount": 0,
+    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+}
+
+
 def train(folder: Path, cluster: Cluster) -> list[str]:
     """Run the step on new disks, and return the files of its model."""
     inputs = {name: write_artifact(folder, name) for name in TRAIN_DISTRIBUTED.inputs}
@@ -159,6 +175,44 @@ def test_a_machine_that_lacks_memory_is_named_with_its_peak_and_its_limit(
         ValueError, match=rf"failed \(Test, node-0-1: OOMKilled \(exit code 137\): {memory}\)"
     ):
         train(tmp_path, cluster)
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        ([{"conditions": [UNPLACED]}], "0/22 nodes are available: Insufficient nvidia.com/gpu"),
+        ([{"containerStatuses": [NO_IMAGE]}], "ImagePullBackOff no such image"),
+        ([], "FailedCreate: exceeded quota"),
+    ],
+)
+def test_a_job_without_a_place_says_why_and_ends(
+    tmp_path: Path,
+    cluster: Cluster,
+    pods: list[dict[str, Any]],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(trainjob, "SILENT_SECONDS", 0.0)
+    monkeypatch.setenv(SETTINGS, NODES.model_copy(update={"queue_timeout": 1}).model_dump_json())
+
+    def wait(job: dict[str, Any]) -> None:
+        event = {"name": f"{job['metadata']['name']}-node-0", "kind": "Job"}
+        cluster.pods = [
+            {"metadata": {"name": "node-0-1"}, "status": {"phase": "Pending", **pod}}
+            for pod in pods
+        ]
+        cluster.events = [
+            {"type": "Warning", "reason": "FailedCreate", "message": "exceeded quota",
+             "metadata": {"name": "e"}, "involvedObject": event}
+        ]  # fmt: skip
+
+    cluster.on_poll = wait
+    with pytest.raises(TimeoutError, match="found no place within 1 seconds") as error:
+        train(tmp_path, cluster)
+    assert reason in str(error.value)
+    assert capsys.readouterr().err.count(f"waits: {reason}") == 1
+    assert cluster.deleted == cluster.created
 
 
 def test_job_that_takes_too_long_is_deleted(

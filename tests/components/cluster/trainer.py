@@ -63,6 +63,7 @@ NODES = NodeSettings(
     image_pull_secrets=["registry"],
     security_context={"runAsUser": 12345},
     timeout=600,
+    queue_timeout=60,
 )
 
 
@@ -87,6 +88,7 @@ class Cluster:
     on_poll: Callable[[dict[str, Any]], None] = lambda job: None
     polls_until_gone: int = 0
     pods: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
     def client(self) -> TrainerClient:
@@ -170,6 +172,9 @@ class Handler(BaseHTTPRequestHandler):
                     status, answer = 422, {"reason": repr(error)}
         elif "/clustertrainingruntimes/" in path:
             status, answer = 200, RUNTIME
+        elif path.endswith("/events"):
+            events = {"kind": "EventList", "apiVersion": "v1", "metadata": {}}
+            status, answer = 200, {**events, "items": self.cluster.events}
         elif path.endswith("/pods"):
             status, answer = (
                 200,
