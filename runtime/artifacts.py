@@ -7,7 +7,17 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from bifocal.durable import Change, change, clear, complete, hold, is_own_tree, release, write_text
+from bifocal.durable import (
+    Change,
+    change,
+    clear,
+    complete,
+    file_digest,
+    hold,
+    is_own_tree,
+    release,
+    write_text,
+)
 from bifocal.onnx.files import json_text
 from bifocal.progress import log_line
 from runtime.spec import flatten
@@ -174,8 +184,7 @@ def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
             and "__pycache__" not in path.parts
             and (not name.parts or name.parts[0] not in without)
         ):
-            with path.open("rb") as file:
-                files[name.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+            files[name.as_posix()] = file_digest(path)
     return files
 
 

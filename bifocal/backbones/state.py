@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bifocal.backbones import packages
 from bifocal.backbones.base import Backbone
+from bifocal.durable import file_digest
 
 WEIGHTS_FILE = "weights.safetensors"
 """File of a feature directory with the backbone's weights, for an encoder, an exported graph or a
@@ -27,8 +28,7 @@ CONVERT = (
 def load_weights_file(backbone: Backbone, path: Path) -> str:
     """Load the weights in ``path`` into ``backbone``, and return the SHA-256 of the file."""
     load_into(backbone.network, read_safetensors(path), path, backbone.classifier_prefix)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(path)
 
 
 def load_library_weights(backbone: Backbone) -> str:

@@ -7,7 +7,7 @@ or discards it.
 """
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
-from bifocal.durable.files import append_line, clear, replace_file, write_text
+from bifocal.durable.files import append_line, clear, file_digest, replace_file, write_text
 from bifocal.durable.inside import check_own, is_inside, is_own_tree, open_inside, path_inside
 from bifocal.durable.locks import hold, locked, release
 
@@ -18,6 +18,7 @@ __all__ = [
     "check_own",
     "clear",
     "complete",
+    "file_digest",
     "hold",
     "is_inside",
     "is_own_tree",

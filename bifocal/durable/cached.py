@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.durable.changes import write_once
-from bifocal.durable.files import delete, replace_file, write_text
+from bifocal.durable.files import delete, file_digest, replace_file, write_text
 from bifocal.durable.inside import check_own, is_own_tree
 from bifocal.durable.sources import SourceFiles
 
@@ -123,9 +123,3 @@ def code_digest(modules: Iterable[str]) -> str:
 @cache
 def _sources() -> SourceFiles:
     return SourceFiles(Path(__file__).parents[2])
-
-
-def file_digest(file: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,6 +1,7 @@
 """Single files and folders: written aside, flushed to the disk and renamed, or deleted."""
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
@@ -117,3 +118,9 @@ def delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
-from bifocal.durable.cached import file_digest, write_cached
+from bifocal.durable import file_digest
+from bifocal.durable.cached import write_cached
 from bifocal.export.graphs.write import run_in_fresh_process, write_graph
 from bifocal.features.base import FeatureSource, GridExtractor
 from bifocal.features.extraction import NetworkFeatures

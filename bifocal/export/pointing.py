@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from bifocal.backbones.networks import is_backbone
 from bifocal.backbones.state import load_weights_file
 from bifocal.backbones.timm.backbone import BackboneConfig, TimmBackbone
-from bifocal.durable.cached import file_digest, write_cached
+from bifocal.durable import file_digest
+from bifocal.durable.cached import write_cached
 from bifocal.export.class_sentences import write_class_vectors, write_head_texts
 from bifocal.export.graphs.parity import Parity, relative_difference
 from bifocal.export.graphs.pretrained import efficientnet_lite_graph

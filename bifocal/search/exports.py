@@ -1,6 +1,5 @@
 """Export of a collection to other tools: a Parquet table with vectors, described in Croissant."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets.base import META
-from bifocal.durable import new_folder
+from bifocal.durable import file_digest, new_folder
 from bifocal.search.collection.collection import Collection
 
 BLOCK = 1024
@@ -76,8 +75,7 @@ def _write_croissant(collection: Collection, directory: Path) -> None:
     """Write ``items.parquet`` with captions, metadata and vectors, and ``croissant.json``."""
     _write_table(collection, directory / TABLE)
     schema = pq.read_schema(directory / TABLE)
-    with (directory / TABLE).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = file_digest(directory / TABLE)
     content = {
         "@context": CROISSANT,
         "@type": "sc:Dataset",

@@ -1,7 +1,6 @@
 """A run folder: parameters and artifacts of a training or of an index, and the commands' default
 folder."""
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from bifocal.datasets.remote_files import is_address
-from bifocal.durable import check_own, complete, write_text
+from bifocal.durable import check_own, complete, file_digest, write_text
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
@@ -148,8 +147,7 @@ def _is_moved(folder: Path, former: str, source: str | None) -> bool:
             entry = entries.get(row.get("item_id", row.get("image_id")))
             file = found.open(entry) if entry else None
             if file is not None and file.is_file():
-                with file.open("rb") as opened:
-                    same += hashlib.file_digest(opened, "sha256").hexdigest() == row["sha256"]
+                same += file_digest(file) == row["sha256"]
     return 2 * same > len(known)
 
 

@@ -59,16 +59,18 @@ def read_keys(environment: Mapping[str, str]) -> tuple[frozenset[str], str | Non
         ValueError: a variable is set, but has no key: a service would be open by mistake; or a key
             can be guessed.
     """
-    for name in (API_KEYS, ADMIN_KEY):
-        if name in environment and not environment[name].replace(",", "").strip():
-            raise ValueError(f"{name} is set but has no key: set one, or unset it")
-    keys = {key.strip() for key in environment.get(API_KEYS, "").split(",")} - {""}
-    admin = environment.get(ADMIN_KEY, "").strip() or None
-    for name, known in ((API_KEYS, keys), (ADMIN_KEY, {admin} if admin else set())):
-        shortest = min(map(len, known), default=MIN_KEY)
-        if shortest < MIN_KEY:
+    admin = _keys(environment, ADMIN_KEY, "\n")
+    return _keys(environment, API_KEYS, ","), next(iter(admin), None)
+
+
+def _keys(environment: Mapping[str, str], name: str, separator: str) -> frozenset[str]:
+    keys = frozenset(map(str.strip, environment.get(name, "").split(separator))) - {"", ","}
+    if name in environment and not keys:
+        raise ValueError(f"{name} is set but has no key: set one, or unset it")
+    for key in keys:
+        if len(key) < MIN_KEY:
             raise ValueError(
-                f"{name} has a key of {shortest} characters, expected at least {MIN_KEY} random "
+                f"{name} has a key of {len(key)} characters, expected at least {MIN_KEY} random "
                 "ones, such as those of: openssl rand -hex 24"
             )
-    return frozenset(keys), admin
+    return keys

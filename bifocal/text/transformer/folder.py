@@ -11,7 +11,7 @@ from typing import Any
 
 from bifocal.backbones.hub import download
 from bifocal.backbones.networks import EXCLUDED_FILES, SENTENCE_FILES
-from bifocal.durable.cached import file_digest
+from bifocal.durable import file_digest
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors*"

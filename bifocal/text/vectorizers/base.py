@@ -4,10 +4,11 @@ sentences."""
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from bifocal.durable import file_digest
 from bifocal.onnx.text.captions import Array, EncodedCaptions, TextFormat
 from bifocal.progress import track
 from bifocal.registry import build
@@ -145,8 +146,5 @@ def vectorizer_digest(directory: Path) -> str:
             and str(name) not in (CAPTIONS, *ARTIFACT_FILES)
             and name.parts[0] != CHECKPOINTS
         ):
-            with path.open("rb") as file:
-                digest.update(
-                    f"{name.as_posix()} {file_digest(file, 'sha256').hexdigest()}\n".encode()
-                )
+            digest.update(f"{name.as_posix()} {file_digest(path)}\n".encode())
     return digest.hexdigest()
