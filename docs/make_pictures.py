@@ -1,12 +1,10 @@
 """Make the pictures of the documentation in docs/pictures.
 
-    python -m docs.make_pictures                 # the drawings: the pipeline, the rooms, the six
-    models, plots python -m docs.make_pictures --run FOLDER    # also the report, from the run of
-    'make repro' in FOLDER
+    python -m docs.make_pictures                 # drawings and plots
+    python -m docs.make_pictures --run FOLDER    # also the report, of 'make repro' in FOLDER
 
 ``tests/docs/test_pictures.py`` draws the drawings again, and compares the inputs of the other
-pictures, which are in
-``inputs.json``: the code that draws them and the parameters of the run.
+pictures, which are in ``inputs.json``: the code that draws them and the parameters of the run.
 """
 
 import argparse

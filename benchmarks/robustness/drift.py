@@ -1,8 +1,7 @@
 """Does the monitor report a week only if it changed?
 
     python -m benchmarks run robustness.drift             # with pipelines/policies/thresholds.yaml
-    python -m benchmarks run robustness.drift --tuning    # the scenes that it was chosen on; writes
-    no result
+    python -m benchmarks run robustness.drift --tuning    # on the scenes of the choice, no result
 
 Each week has 500 new scenes and 1,000 short queries, drawn from a pool that the demo's model embeds
 once. The reference has 700 other scenes and 1,000 other queries. In a week with a change, 20 % of

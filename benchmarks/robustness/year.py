@@ -1,8 +1,7 @@
 """Does a year of production pass without a failed query or a bad champion?
 
     python -m benchmarks run robustness.year --plot docs/pictures/year.png
-    python -m benchmarks run robustness.year --weeks 8    # the same events in 8 weeks; writes no
-    result
+    python -m benchmarks run robustness.year --weeks 8    # the same events, no result
 
 A scripted year of 52 simulated weeks with the real parts: stages, MLflow server on SQLite, release,
 service and clients in processes of their own, decision and monitor with their default thresholds.
