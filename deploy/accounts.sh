@@ -20,9 +20,21 @@ data = "{\"username\": \"$1\", \"password\": \"$2\"}"
 CONFIG
   )
   case $answer in
-    *RESOURCE_ALREADY_EXISTS*) echo "kept    $1" ;;
+    *RESOURCE_ALREADY_EXISTS*) check "$1" "$2" ;;
     *'"user"'*) echo "created $1" ;;
     *) echo "FAILED  $1: ${answer:0:300}" >&2; exit 1 ;;
+  esac
+}
+
+check() { # check USERNAME PASSWORD
+  status=$(curl --silent --output /dev/null --write-out '%{http_code}' --config - << CONFIG
+url = "$server/api/2.0/mlflow/experiments/get-by-name?experiment_name=Default"
+user = "$1:$2"
+CONFIG
+  ) || true
+  case $status in
+    401 | 000) echo "FAILED  $1: the account exists with another password ($status): delete it in MLflow, run this again" >&2; exit 1 ;;
+    *) echo "kept    $1" ;;
   esac
 }
 

@@ -22,7 +22,8 @@ for overlay in "$@"; do
       case ${file##*/}:$line in
         *:\#*) ;;
         mlflow-auth.env:*= | mlflow-database.env:password= | bifocal-mlflow.env:password= | search.env:mlflow_password=) line+=$(word) ;;
-        bifocal-mlflow.env:username=) line+=pipeline ;;
+        # Each profile of a cluster has its own account.
+        bifocal-mlflow.env:username=) line+=pipeline-${overlay##*/} ;;
         search.env:mlflow_username=) line+=search ;;
         *:api_keys=) line+=$key ;;
         *=) left+=("${line%=}") ;;

@@ -95,7 +95,12 @@ class Monitor:
         """
         ledger = Ledger(self.folder / LEDGER)
         images = ledger.old(observer.collection)
-        if len(images.rows) < self.thresholds.least:  # the collection is another one
+        if not len(images.rows):
+            raise ValueError(
+                f"{self.folder} has the reference of another collection: name a folder of your own "
+                "for this one, or write a new reference by 'python -m pipelines monitor --reference'"
+            )
+        if len(images.rows) < self.thresholds.least:
             return self.write_reference(day, days)
         sentences, of_days = previous.sentences, (previous.day, previous.days)
         if sentences is None:

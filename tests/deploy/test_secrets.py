@@ -111,7 +111,7 @@ def test_one_command_writes_the_secrets_and_names_what_is_left(overlays: Path) -
     assert all(len(value) >= 40 for value in made)
     assert len(set(made)) == len(made)
     assert not any(value in output for value in made)
-    assert (pipeline["username"], search["mlflow_username"]) == ("pipeline", "search")
+    assert (pipeline["username"], search["mlflow_username"]) == ("pipeline-standalone", "search")
     assert values_of(overlays, "standalone", "bifocal-service")["api_keys"] == search["api_keys"]
     assert (
         "standalone/secrets/bifocal-s3.env; fill in access_key secret_key endpoint region" in output
@@ -124,8 +124,15 @@ def test_one_command_writes_the_secrets_and_names_what_is_left(overlays: Path) -
 def test_accounts_have_the_passwords_of_the_secrets(overlays: Path) -> None:
     """The server records: MLflow's accounts need packages that only the image tracking has."""
     requests: list[tuple[str, str, dict[str, str]]] = []
+    changed: set[str] = set()
 
     class Recorder(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # with the login of the account itself
+            login = base64.b64decode(self.headers["Authorization"].split()[1]).decode()
+            known = {f"{body['username']}:{body['password']}" for *_, body in requests}
+            self.send_response(404 if login in known - changed else 401)
+            self.end_headers()
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             exists = any(body["username"] == found["username"] for *_, found in requests)
@@ -150,10 +157,17 @@ def test_accounts_have_the_passwords_of_the_secrets(overlays: Path) -> None:
             "search",
         )
         outputs = [run_script(overlays, *command).split() for _ in range(2)]
+        body = requests[0][2]
+        changed.add(f"{body['username']}:{body['password']}")  # the account has another password
+        refused = subprocess.run(
+            [str(overlays.parent / command[0]), *command[1:]], capture_output=True, text=True
+        )
         server.shutdown()
+    assert refused.returncode == 1
+    assert "pipeline-standalone: the account exists with another password" in refused.stderr
     assert outputs == [
-        ["created", "pipeline", "created", "search"],
-        ["kept", "pipeline", "kept", "search"],
+        ["created", "pipeline-standalone", "created", "search"],
+        ["kept", "pipeline-standalone", "kept", "search"],
     ]
     admin = values_of(overlays, "mlflow", "mlflow-auth")["admin_password"]
     account = base64.b64encode(f"admin:{admin}".encode()).decode()
@@ -161,7 +175,8 @@ def test_accounts_have_the_passwords_of_the_secrets(overlays: Path) -> None:
         ("/api/2.0/mlflow/users/create", f"Basic {account}")
     }
     passwords = {body["username"]: body["password"] for *_, body in requests}
-    assert passwords["pipeline"] == values_of(overlays, "standalone", "bifocal-mlflow")["password"]
+    pipeline = values_of(overlays, "standalone", "bifocal-mlflow")
+    assert passwords["pipeline-standalone"] == pipeline["password"]
     assert passwords["search"] == values_of(overlays, "search", "search")["mlflow_password"]
 
 

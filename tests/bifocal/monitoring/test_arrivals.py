@@ -3,11 +3,16 @@
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
+import yaml
 from PIL import Image
 
 from bifocal.monitoring.arrivals import Ledger, inspect_arrivals
+from bifocal.monitoring.drift import Thresholds
+from bifocal.monitoring.monitor import LEDGER, Artifacts, Monitor
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -65,3 +70,18 @@ def test_new_images_are_inspected(tmp_path: Path) -> None:
         "very small images": 1,
     }
     assert dataset.image_path("a").is_file()
+
+
+def test_a_folder_with_the_reference_of_another_collection_is_refused(tmp_path: Path) -> None:
+    policy = yaml.safe_load(Path("pipelines/policies/thresholds.yaml").read_text())
+    ours = write(tmp_path / "ours", {f"a{number}": f"{number}" for number in range(3)})
+    theirs = write(tmp_path / "theirs", {f"b{number}": f"b{number}" for number in range(300)})
+    (tmp_path / "shared").mkdir()
+    ledger = Ledger(tmp_path / "shared" / LEDGER)
+    ledger.start(ours)
+    ledger.write()
+    artifacts = Artifacts(tmp_path, tmp_path / "theirs", tmp_path)
+    monitor = Monitor(artifacts, tmp_path / "shared", Thresholds.of(policy))
+    observer = SimpleNamespace(collection=theirs)
+    with pytest.raises(ValueError, match="shared has the reference of another collection"):
+        monitor._renewed_reference(None, observer, "model", MONDAY, 7)  # type: ignore[arg-type]
