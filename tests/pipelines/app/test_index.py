@@ -66,7 +66,7 @@ def test_a_second_call_adds_changes_and_removes(
     )
     found = command("search", pictures / "2.jpg", "--run", target, "-k", 3)
     assert "1.0000" in found.output.splitlines()[0]
-    assert found.output.splitlines()[0].endswith("2.jpg  + 2 copies")
+    assert found.output.splitlines()[0].endswith("2.jpg  copies: 2")
 
 
 def test_a_stopped_call_goes_on_after_its_last_shard(
