@@ -111,7 +111,6 @@ def _passwords(url: str) -> Iterator[str]:
 def _forms(secret: str) -> set[str]:
     """Return the spellings of a secret in texts, addresses, JSON and HTML."""
     quoted = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
-    quoted |= {quote(form) for form in quoted}  # once more, as an argument of another address
     texts = {
         secret,
         escape(secret),
@@ -125,11 +124,12 @@ def _forms(secret: str) -> set[str]:
 
 def _pattern(form: str) -> str:
     """Return the pattern of a spelling, also in a ``repr`` within others: with backslashes before
-    quotes; and with percent codes in both cases."""
+    quotes; and with percent codes in both cases, also quoted again."""
     letters = {"\\": r"\\+", "'": r"\\*'", '"': r'\\*"'}
-    parts = re.split("(%(?:25)*[0-9A-Fa-f]{2})", form)
+    parts = re.split("(%[0-9A-Fa-f]{2})", form)
     return "".join(
-        f"(?i:{part})" if number % 2 else letters.get(letter, re.escape(letter))
+        f"%(?:25)*(?i:{part[1:]})"
+        if number % 2
+        else "".join(letters.get(letter, re.escape(letter)) for letter in part)
         for number, part in enumerate(parts)
-        for letter in (part[:1] if number % 2 else part)
     )

@@ -190,6 +190,7 @@ def test_a_secret_is_hidden_in_further_spellings(secret: str) -> None:
         quoted.lower(),
         quoted.replace("%2F", "%2f"),
         quote(quoted.replace("%2F", "%2f"), safe=""),
+        quote(quote(quote(quoted, safe=""), safe=""), safe=""),
         urlsafe_b64encode(secret.encode()).decode(),
         secret.encode().hex(),
         quote(quoted, safe=""),
