@@ -69,6 +69,7 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
     tmp_path: Path,
 ) -> None:

@@ -301,7 +301,9 @@ def test_a_sentence_may_end_in_the_name_of_a_file(run: Path, command: Command) -
     )
 
 
-@pytest.mark.parametrize(("split", "is_copy"), [("test", False), ("", True)])
+@pytest.mark.parametrize(
+    ("split", "is_copy"), [("", True), pytest.param("test", False, marks=pytest.mark.slow)]
+)
 def test_a_training_without_a_split_is_refused_before_the_features(
     split: str, is_copy: bool, run: Path, recipe: Path, command: Command, tmp_path: Path
 ) -> None:
