@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from bifocal.progress import plain
-from pipelines.app.captioned import check_count
 from pipelines.app.run_folder import FolderOrAddress, follow_links_option, shipped_file
+from pipelines.app.training.captioned import check_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,8 +1,6 @@
 """Commands that compile the pipeline: ``compile``, ``preflight``, ``run`` and ``schedule``."""
 
-import json
 import os
-import shutil
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -15,10 +13,11 @@ import click
 
 from bifocal.registry import split
 from components import catalog
+from pipelines.commands.finished import decision_sentence, keep_artifacts
 from pipelines.commands.project import (
-    KUBEFLOW_RUNS,
-    PROJECTS,
+    RUNS,
     chosen_project,
+    load_resources,
     policy_file,
     project_files,
     project_option,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from pipelines.kubeflow.flows import FlowName
     from pipelines.kubeflow.resources import Resources
 
-RUNS = KUBEFLOW_RUNS / "local"
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
 PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 
@@ -160,43 +158,6 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_pipeline
 
 
-def load_resources(
-    images: Path | None, overlays: Sequence[Path] = (), *, local: bool = False
-) -> "Resources":
-    """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that
-    replace keys; if ``local``, folders of this machine in place of a cluster's, unless files name
-    these."""
-    from pipelines.kubeflow import resources
-
-    files = [*project_files("cluster.yaml"), *overlays]
-    found = resources.load(images=resources.load_images(images) if images else None, overlays=files)
-    if project := chosen_project():  # each has an experiment of MLflow
-        environment = {"MLFLOW_EXPERIMENT_NAME": project, **found.environment}
-        found = found.model_copy(update={"environment": environment})
-    if not local or files:
-        return found
-    folder = str((PROJECTS / project / "monitoring" if project else Path("monitoring")).absolute())
-    here = {
-        "pipeline_root": str(run_folder(RUNS).absolute()),
-        "monitoring": found.monitoring.model_copy(update={"folder": folder}),
-    }
-    return found.model_copy(update={**here, "checkpoints": None})
-
-
-def keep_artifacts(folder: Path, values: Mapping[str, Any]) -> None:
-    """Give a folder with the steps of a run what every run has: parameters, and ``artifacts`` of
-    its training."""
-    artifacts = folder / "artifacts"
-    shutil.rmtree(artifacts, ignore_errors=True)
-    artifacts.mkdir()
-    (folder / "params.yaml").write_text(parameters.dump_yaml(dict(values)), encoding="utf-8")
-    for stage in catalog.pipeline_components(values["pipeline"]):
-        for output in stage.outputs:
-            made = folder / stage.name.replace("_", "-") / output
-            if made.exists():
-                (artifacts / output).symlink_to(made.resolve())
-
-
 def load_parameters(recipes: Sequence[Path | str], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the validated values of ``params.yaml`` with ``recipes`` and ``settings``."""
     values = parameters.load(Path("params.yaml"), [Path(recipe) for recipe in recipes], settings)
@@ -229,30 +190,6 @@ def check_cluster(
     for line in unknown:
         click.secho(f"not probed: {line}", fg="yellow", err=True)
     return len(unknown)
-
-
-def decision_sentence(file: Path, flow: str) -> str:
-    """Return what the step promote decided, and what to do next."""
-    record = json.loads(file.read_text(encoding="utf-8"))
-    if "candidate" not in record:
-        return "; ".join(record["reasons"])
-    metrics, model = record["metrics"], record["policy"]["model"]
-    name = f"version {record['candidate']['version']} of {model}"
-    if not record["accepted"]:
-        project = chosen_project()
-        again = f"python -m pipelines run{f' --project {project}' if project else ''} --flow {flow}"
-        reasons = "\n".join(f"not promoted: {name}: {reason}" for reason in record["reasons"])
-        return f"{reasons}\nAfter a change of the policy, decide again without training: {again}"
-    measured = f"recall sum {metrics['candidate.recall_sum']:.1f}"
-    if record["champion"]:
-        measured += (
-            f", {metrics['gain']:+.1f} (at least {metrics['gain.low']:+.1f}) over version "
-            f"{record['champion']['version']}"
-        )
-    images = record["test_set"]["images"]
-    verdict = "is the champion now" if record["promoted"] else "is accepted"
-    page = f"bifocal serve --model models:/{model}@{record['policy']['champion']}"
-    return f"{name} {verdict}: {measured}, on {images} test images\nPage: {page}"
 
 
 @click.command("compile")

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from runtime.redaction import without_credentials
 
 if TYPE_CHECKING:
     from bifocal.datasets import Dataset
+    from pipelines.kubeflow.resources import Resources
 
 PROJECTS, KUBEFLOW_RUNS = Path("projects"), Path("runs/kubeflow")
+RUNS = KUBEFLOW_RUNS / "local"
 RECIPE, POLICY = "recipe.yaml", "promotion.yaml"
 KEY = "project"
 RETENTION = """\
@@ -87,6 +90,29 @@ def project_files(name: str) -> list[Path]:
 def policy_file(given: Path | None = None) -> Path:
     """Return the policy of promotions: ``given``, or else the project's, or else the default."""
     return given or next(iter(project_files(POLICY)), policies.PROMOTION)
+
+
+def load_resources(
+    images: Path | None, overlays: Sequence[Path] = (), *, local: bool = False
+) -> "Resources":
+    """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that
+    replace keys; if ``local``, folders of this machine in place of a cluster's, unless files name
+    these."""
+    from pipelines.kubeflow import resources
+
+    files = [*project_files("cluster.yaml"), *overlays]
+    found = resources.load(images=resources.load_images(images) if images else None, overlays=files)
+    if project := chosen_project():  # each has an experiment of MLflow
+        environment = {"MLFLOW_EXPERIMENT_NAME": project, **found.environment}
+        found = found.model_copy(update={"environment": environment})
+    if not local or files:
+        return found
+    folder = str((PROJECTS / project / "monitoring" if project else Path("monitoring")).absolute())
+    here = {
+        "pipeline_root": str(run_folder(RUNS).absolute()),
+        "monitoring": found.monitoring.model_copy(update={"folder": folder}),
+    }
+    return found.model_copy(update={**here, "checkpoints": None})
 
 
 def _name(context: click.Context, argument: click.Parameter, name: str) -> str:

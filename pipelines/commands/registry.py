@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.cluster import load_resources, resources_option
+from pipelines.commands.cluster import resources_option
 from pipelines.commands.project import (
     folder_argument,
+    load_resources,
     policy_file,
     project_files,
     project_option,

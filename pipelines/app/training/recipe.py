@@ -16,11 +16,11 @@ from bifocal.backbones.networks import (
 from bifocal.datasets.corpora import ImageFolder
 from bifocal.onnx.image_limits import max_pixels
 from bifocal.registry import build
-from pipelines.app.captioned import check_count
 from pipelines.app.demo import BACKBONE, RECIPE, SHIPPED
 from pipelines.app.encoders import SMALL, small_at_hand, torch_encoder
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.stages import check_stages, stages_of_run
+from pipelines.app.training.captioned import check_count
 from runtime import parameters
 from runtime.s3.uri import is_remote
 

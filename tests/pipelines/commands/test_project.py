@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow import MlflowClient
 from PIL import Image
 
 from bifocal.datasets import read_dataset
@@ -21,8 +22,10 @@ from components.prepare_dataset.run import run as prepare_dataset
 from pipelines.commands import main
 from pipelines.commands.project import _name, _policy, _recipe
 from pipelines.kubeflow import resources, schedule
+from pipelines.local.runner import LocalRun
 from pipelines.policies import PROMOTION, load_promotion
 from runtime import parameters
+from runtime.mlflow import create_pipeline_run
 from tests.pipelines.compiled import ROOT, VALUES
 from tests.pipelines.local.reading_engine import ReadingEngine
 
@@ -151,7 +154,7 @@ def test_every_command_with_files_of_a_project_takes_one() -> None:
     own = {"recipes", "recipe", "policy", "policy_file", "overlays", "folder"}
     for name, command in main.commands.items():
         options = {parameter.name for parameter in command.params}
-        assert ("project" in options) == bool(options & own or name == "compare"), name
+        assert ("project" in options) == bool(options & own or name in ("compare", "status")), name
 
 
 @pytest.mark.parametrize(
@@ -273,3 +276,23 @@ def test_a_project_on_s3_is_prepared_on_this_machine(
     dataset = read_dataset(here / "runs" / "kubeflow" / "toys" / "prepare-dataset" / "dataset")
     assert len(dataset.images) == 20
     assert dataset.image_address == "s3://bucket/products"
+
+
+def test_a_stopped_run_ends_its_parent_in_the_experiment_of_the_project(
+    here: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = write_photos(here.parent / f"{here.name}-photos")
+    assert invoke("new", "toys", "--images", str(photos)).exit_code == 0
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "toys")
+
+    def stop(local: LocalRun) -> None:
+        create_pipeline_run(local.run_id, name="toys train")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalRun, "execute", stop)
+    assert invoke("run", "--project", "toys").exit_code != 0
+    client = MlflowClient(mlflow_store)
+    experiment = client.get_experiment_by_name("toys")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    (parent,) = client.search_runs([experiment.experiment_id])
+    assert (parent.info.run_name, parent.info.status) == ("toys train", "FAILED")
