@@ -183,13 +183,14 @@ class Access:
             key, settings.admin_key.encode()
         )
         known = [hmac.compare_digest(key, valid.encode()) for valid in settings.api_keys]
+        is_valid = admin or any(known)
         # Only wrong keys wait: others may share their address, behind a proxy or in one office.
-        if not admin and not any(known) and (wait := self._guesses.wait(address, cost=0)) > 0:
+        if not is_valid and (wait := self._guesses.wait(address, cost=0)) > 0:
             raise HTTPException(
                 429, "too many wrong keys: try again", {"retry-after": str(math.ceil(wait))}
             )
         # An invented key has the rate of its address, and counts before it is refused.
-        client = key.decode("latin-1") if admin or any(known) else address
+        client = key.decode("latin-1") if is_valid else address
         if (wait := self._rates.wait(client)) > 0:
             raise HTTPException(
                 429,
@@ -197,9 +198,9 @@ class Access:
                 {"retry-after": str(math.ceil(wait))},
             )
         deletes, corrects = scope["method"] == "DELETE", scope["path"] == CORRECTION
-        if key and not admin and not any(known) and (known or deletes or corrects):
+        if key and not is_valid and (known or deletes or corrects):
             self._guesses.wait(address)
-        if known and not admin and not any(known):
+        if known and not is_valid:
             raise HTTPException(
                 401, "send a key as 'Authorization: Bearer KEY'", {"www-authenticate": "Bearer"}
             )
