@@ -17,6 +17,7 @@ from pipelines.commands.project import (
 
 if TYPE_CHECKING:
     from components.cluster.steps import PromotionPolicy
+    from runtime.spec import Component
 
 FILE = click.Path(path_type=Path)
 artifacts_option = click.option(
@@ -33,6 +34,18 @@ def candidate_artifacts(given: Path | None) -> tuple[Path, Path, Path]:
     return folder / "dataset", folder / "features", folder / "onnx"
 
 
+def _registration(folder: Path) -> "tuple[dict[str, Any], Component, tuple[str, str]]":
+    """Return the values of a run, the stage that registers it, and its valid model and alias."""
+    from components.catalog import final_component
+    from runtime import parameters
+
+    values = parameters.load(folder / "params.yaml")
+    component = final_component(str(values.get("pipeline")))
+    section = {name: values.get(name) for name in ("seed", component.name)}
+    valid: Any = parameters.validate(section, [component])[component.name]
+    return values, component, (valid.model, valid.alias)
+
+
 @click.command()
 @project_option
 @folder_argument
@@ -44,17 +57,13 @@ def register(folder: Path) -> None:
     a DVC stage: a cached stage would not update the registry, and each trial of 'dvc exp run' would
     become the candidate.
     """
-    from components.catalog import final_component
-    from runtime import parameters
     from runtime.artifacts import artifact_hash
     from runtime.job import Workspace, stage_job
     from runtime.mlflow import reuse_version
     from runtime.stage import run_stage
 
-    values = parameters.load(folder / "params.yaml")
-    component = final_component(values["pipeline"])
+    values, component, (model, alias) = _registration(folder)
     job = stage_job(component, values, Workspace((folder / "artifacts").as_posix()))
-    model, alias = values[component.name]["model"], values[component.name]["alias"]
     metrics, onnx = job.inputs.values()
     version = reuse_version(model, alias, artifact_hash(onnx), metrics, artifact_hash(metrics))
     if version is not None:
@@ -77,13 +86,10 @@ def release(folder: Path) -> None:
     'bifocal delete --model' deleted. Files of earlier releases stay in the registry until 'python
     -m pipelines clean', so adding an earlier run again uploads nothing.
     """
-    from components.catalog import final_component
-    from runtime import parameters
     from runtime.artifacts import artifact_hash
     from runtime.mlflow.releases import find_version, log_release, read_digest
 
-    values = parameters.load(folder / "params.yaml")
-    model = values[final_component(values["pipeline"]).name]["model"]
+    _, _, (model, _) = _registration(folder)
     onnx, collection, index, embedding = (
         folder / "artifacts" / name for name in ("onnx", "collection", "index", "embedding")
     )
