@@ -17,6 +17,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 import pytest
+from PIL import Image
 
 from tests.typed_user import check_types
 
@@ -144,3 +145,40 @@ def test_each_named_command_installs(extras: str, environment: Path) -> None:
     command = shlex.split(run(environment / "python", "-c", code))
     python = ("--dry-run", "--python", environment / "python")
     assert "Would " in run("uv", *command[:2], *python, *command[2:])
+
+
+def test_the_first_block_of_readme_works_in_an_empty_environment(tmp_path: Path) -> None:
+    """As typed, with this checkout as the address; installation and first index are small."""
+    text = (ROOT / "README.md").read_text()
+    block = re.findall(r"^    (.*)$", text[: text.index("```")], re.MULTILINE)
+    assert block[-1].startswith("bifocal serve")  # it does not end
+    for number in range(40):
+        (tmp_path / "bifocal-photos").mkdir(exist_ok=True)
+        Image.effect_noise((320, 240), 20 + number).save(
+            tmp_path / "bifocal-photos" / f"{number:04}.jpg"
+        )
+    lines = "\n".join(block[:-1]).replace("<address of this repository>", str(ROOT))
+    lines = lines.replace("photos/0001", "../bifocal-photos/0001")
+    lines = lines.replace("index photos", "index ../bifocal-photos")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    before = getrusage(RUSAGE_CHILDREN)
+    clone, install, *first = lines.splitlines()
+    inside = "cd bifocal && . .venv/bin/activate"
+    for script in (f"{clone}\n{install}", "\n".join([inside, *first])):
+        before = getrusage(RUSAGE_CHILDREN)
+        done = subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    after = getrusage(RUSAGE_CHILDREN)
+    assert "40 images can be searched: 40 new" in done.stdout
+    assert "probability" in done.stdout
+    # Of index, search and where together.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2 * SECONDS
+    files = (tmp_path / "bifocal" / ".venv").rglob("*")
+    assert sum(file.lstat().st_size for file in files if file.is_file()) < 750e6
