@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -88,7 +89,8 @@ def test_evaluate_another_split(trained: Path, command: Command, tmp_path: Path)
     shutil.copytree(trained, tmp_path / "run")  # other tests need the metrics of the split test
     result = command("evaluate", "--run", tmp_path / "run", "--split", "val")
     assert result.exit_code == 0, result.output
-    assert "12 images" in result.output
+    images = read_dataset(trained / "artifacts" / "dataset").split("val").images
+    assert f"{len(images)} images" in result.output
 
 
 def test_export_copies_the_product(trained: Path, command: Command, tmp_path: Path) -> None:
@@ -101,16 +103,16 @@ def test_export_copies_the_product(trained: Path, command: Command, tmp_path: Pa
     assert isinstance(result.exception, FileExistsError)
 
 
-def test_export_writes_the_collection_for_another_tool(
+def test_export_writes_the_collection_as_a_table(
     trained: Path, command: Command, tmp_path: Path
 ) -> None:
-    result = command("export", tmp_path / "points", "--run", trained, "--format", "qdrant")
+    result = command("export", tmp_path / "table", "--run", trained, "--format", "parquet")
     assert result.exit_code == 0, result.output
-    assert "60 images: bodies of the requests" in result.output
-    points = json.loads((tmp_path / "points" / "points" / "00000.json").read_text())["points"]
-    assert len(points) == 60
+    assert "60 images" in result.output
+    (file,) = (tmp_path / "table").rglob("*.parquet")
+    assert pq.read_metadata(file).num_rows == 60
     result = command("export", tmp_path / "model", "--run", trained, "--collection", tmp_path)
-    assert "needs a format of a collection: croissant, lancedb, pgvector, qdrant" in result.output
+    assert "--collection needs --format parquet" in result.output
 
 
 def test_a_trained_run_indexes_another_folder_and_stays_as_it_is(
