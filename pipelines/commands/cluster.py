@@ -325,7 +325,7 @@ def run(
         logs = folder / failed[0] / "log-*.txt"
         raise ValueError(f"{failed[0]} failed: see {logs}; run the same command again to continue")
     if "register-model" in states and states["register-model"] is not TaskState.OMITTED:
-        keep_artifacts(folder, pipeline.values)
+        keep_artifacts(folder, pipeline.values, states)
     decided = [
         folder / name / "promotion" / "decision.json"
         for name, state in states.items()

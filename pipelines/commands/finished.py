@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pipelines.commands.project import chosen_project
 from runtime import parameters
 
 
-def keep_artifacts(folder: Path, values: Mapping[str, Any]) -> None:
+def keep_artifacts(folder: Path, values: Mapping[str, Any], steps: Container[str]) -> None:
     """Give a folder with the steps of a run what every run has: parameters, and ``artifacts`` of
     its training."""
     artifacts = folder / "artifacts"
@@ -20,8 +20,9 @@ def keep_artifacts(folder: Path, values: Mapping[str, Any]) -> None:
     (folder / "params.yaml").write_text(parameters.dump_yaml(dict(values)), encoding="utf-8")
     for stage in catalog.pipeline_components(values["pipeline"]):
         for output in stage.outputs:
-            made = folder / stage.name.replace("_", "-") / output
-            if made.exists():
+            step = stage.name.replace("_", "-")
+            made = folder / step / output
+            if step in steps and made.exists():  # others are of another model
                 (artifacts / output).symlink_to(made.resolve())
 
 

@@ -9,8 +9,10 @@ from click.testing import CliRunner
 from bifocal.datasets import Dataset
 from bifocal.datasets.corrections import FILE, add_correction
 from pipelines.__main__ import main
+from pipelines.commands.finished import keep_artifacts
 from pipelines.policies import PROMOTION
-from tests.components.cluster.versions import POLICY, decide, register
+from runtime import parameters
+from tests.components.cluster.versions import POLICY, ROOT, decide, register
 
 
 def test_versions_have_decisions_and_a_project_its_state(
@@ -40,3 +42,12 @@ def test_versions_have_decisions_and_a_project_its_state(
         assert part in page.read_text()
     for line in ("corrections: 1", f"report {report.as_uri()}", "experiment toys"):
         assert line in done.output
+
+
+def test_a_run_keeps_the_artifacts_of_its_own_steps(tmp_path: Path) -> None:
+    for step, output in (("prepare-dataset", "dataset"), ("build-index", "index")):
+        (tmp_path / step / output).mkdir(parents=True)
+    values = parameters.load(ROOT / "params.yaml")
+    keep_artifacts(tmp_path, values, {"prepare-dataset": "CACHED"})
+    assert [link.name for link in (tmp_path / "artifacts").iterdir()] == ["dataset"]
+    assert parameters.load(tmp_path / "params.yaml") == values
