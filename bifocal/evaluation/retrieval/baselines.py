@@ -175,7 +175,7 @@ def _gain(
     expected = [[part.expected().cpu() for part in ranks] for ranks in (trained, untrained)]
     captions = subject.pairs.image_of_caption
     low, high = recall_sum_gain(
-        *expected, captions, KS, resamples=subject.resamples, seed=subject.seed
+        expected[0], expected[1], captions, KS, resamples=subject.resamples, seed=subject.seed
     )
     sums = [_recall_sum(summarize(ranks, KS)) for ranks in (trained, untrained)]
     return {

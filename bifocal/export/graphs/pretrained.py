@@ -27,14 +27,14 @@ class GraphWriter:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
-    def __call__(self, operator: str, *inputs: str | Array, **attributes: Any) -> str:
+    def __call__(self, operator: str, *inputs: str | Array | np.generic, **attributes: Any) -> str:
         """Append a node, and return the name of its output."""
         names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
         output = f"{operator}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, names, [output], **attributes))
         return output
 
-    def _constant(self, values: Array) -> str:
+    def _constant(self, values: Array | np.generic) -> str:
         name = f"constant_{len(self.constants)}"
         kind = np.float32 if values.dtype.kind == "f" else np.int64
         self.constants.append(numpy_helper.from_array(np.asarray(values, kind), name))

@@ -32,7 +32,7 @@ def quantize_graph(file: Path) -> None:
         for tensor in model.graph.initializer
         if tensor.data_type == FLOAT and len(tensor.dims) > 1
     }
-    axes = {}
+    axes: dict[str, int] = {}
     for node in model.graph.node:
         inputs, axis = WEIGHTS.get(node.op_type, (slice(0), 0))
         axes |= {name: axis % dims[name] for name in node.input[inputs] if name in dims}

@@ -136,7 +136,8 @@ def with_networks(values: Any, networks: Networks) -> Any:
         return [with_networks(value, networks) for value in values]
     if not isinstance(values, Mapping):
         return values
-    files = {("model", SENTENCES): ("path", str(networks.sentences))}
+    files: dict[tuple[str, str], tuple[str, Any]] = {}
+    files["model", SENTENCES] = "path", str(networks.sentences)
     files["weights", "Pretrained"] = "weights", _file(networks.backbone)
     files["untrained", SMALL] = "untrained", str(networks.backbone.parent)
     entries = (
@@ -237,7 +238,7 @@ def count_captioned(directory: str, user: Sequence[parameters.Layer]) -> int | N
         stated = section.get("corpus", {})
         if not isinstance(stated, Mapping):
             return None
-        corpus = dict(stated) if "name" in stated else corpus | stated
+        corpus = dict(stated) if "name" in stated else {**corpus, **stated}
     root = str(corpus.get("root"))
     if corpus["name"] != ImageFolder.__name__ or not Path(root).is_dir():
         return None
