@@ -32,6 +32,8 @@ def test_logits_of_cells_equal_torch(name: str, tmp_path: Path) -> None:
     network = timm.create_model(name).eval()
     for module in network.modules():  # statistics of a trained network
         if isinstance(module, torch.nn.BatchNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
             module.running_mean.normal_(0, 0.1)
             module.running_var.uniform_(0.5, 1.5)
     save_file(network.state_dict(), tmp_path / "weights.safetensors")

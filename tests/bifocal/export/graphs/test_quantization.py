@@ -78,7 +78,7 @@ def image(file: Path) -> list[NDArray[np.float32]]:
     return [RANDOM.random(size, dtype=np.float32) for size in ((1, 3, 8, 8), (2, 3, 5, 9))]
 
 
-def recurrent(kind: str, file: Path) -> list[NDArray[np.float32]]:
+def recurrent(kind: str, file: Path) -> list[NDArray[np.floating]]:
     """Write a graph of one recurrent layer."""
     gates = {"LSTM": 4, "GRU": 3}[kind] * 24
     node = helper.make_node(kind, ["values", "input", "state"], ["all", "output"], hidden_size=24)
