@@ -11,7 +11,7 @@ from statistics import median
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("bifocal", "runtime", "components", "pipelines")
-TOKENS = 427_327
+TOKENS = 432_800
 """Bar of the tokens: without comments, docstrings, line ends and indents."""
 WORDS = 45_000
 """Bar of the words in all Markdown files but ``docs/records/``."""
