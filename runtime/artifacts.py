@@ -142,10 +142,12 @@ def check_files(artifact: Path) -> None:
     ignored."""
     manifest = read_manifest(artifact)
     writer = manifest.get("component", "a stage")
-    for name, digest in manifest["files"].items():
-        path = artifact / name
-        if not path.is_file() or hash_files(path)["."] != digest:
-            problem = "differs from its hash in" if path.is_file() else "is missing, but it is in"
+    paths = [artifact / name for name in manifest["files"]]
+    present = list(filter(Path.is_file, paths))
+    found = dict(zip(present, map(file_digest, present), strict=True))
+    for path, digest in zip(paths, manifest["files"].values(), strict=True):
+        if found.get(path) != digest:
+            problem = "differs from its hash in" if path in found else "is missing, but it is in"
             raise ValueError(
                 f"{path} {problem} {MANIFEST}: it was changed or damaged after {writer} wrote it; "
                 "run that stage again, or 'dvc repro'"
