@@ -21,6 +21,7 @@ DISTRIBUTIONS = {
     "faiss": ("faiss-cpu",),
     "huggingface_hub": ("huggingface-hub", "huggingface_hub"),
     "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
+    "ruamel": ("ruamel.yaml", "ruamel-yaml"),
     "sklearn": ("scikit-learn",),
     "stop_words": ("stop-words", "stop_words"),
 }

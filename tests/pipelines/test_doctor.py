@@ -72,7 +72,11 @@ def test_checks_of_services_that_are_not_configured_are_not_failures() -> None:
 
 @pytest.mark.parametrize(
     ("check", "variable"),
-    [(doctor.mlflow, "MLFLOW_TRACKING_URI"), (doctor.kubeflow, "KFP_ENDPOINT")],
+    [
+        (doctor.mlflow, "MLFLOW_TRACKING_URI"),
+        # kfp asks a server that does not answer again, for seconds.
+        pytest.param(doctor.kubeflow, "KFP_ENDPOINT", marks=pytest.mark.slow),
+    ],
 )
 def test_endpoint_checks_fail_without_a_healthy_server(
     check: Any, variable: str, server: str, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from bifocal.metrics import (
     summarize,
 )
 from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
+from bifocal.metrics.retrieval.ranks import LEAST
 
 
 def collection(
@@ -135,7 +136,7 @@ def test_reranking_equals_equations_3_12_and_3_13(seed: int) -> None:
     for_captions = torch.tensor(
         [
             [
-                s + s / best if (best := max(row[j] for row in scores)) > 0 else s
+                s + s / best if (best := max(row[j] for row in scores)) >= LEAST else s
                 for j, s in enumerate(r)
             ]
             for r in scores
@@ -143,7 +144,8 @@ def test_reranking_equals_equations_3_12_and_3_13(seed: int) -> None:
         dtype=torch.float64,
     )
     for_images = torch.tensor(
-        [[s + s / max(r) if max(r) > 0 else s for s in r] for r in scores], dtype=torch.float64
+        [[s + s / max(r) if max(r) >= LEAST else s for s in r] for r in scores],
+        dtype=torch.float64,
     )
     torch.testing.assert_close(rerank_for_captions(x @ v.T), for_captions)
     torch.testing.assert_close(rerank_for_images(x @ v.T), for_images)
