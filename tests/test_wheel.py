@@ -113,7 +113,8 @@ def test_another_distribution_of_the_same_import_name_is_an_error(
     assert done.stderr == (
         "error: the distribution 'bifocal' 1.2 is installed. It is not 'bifocal-vse', and both "
         "write the package "
-        "'bifocal': run 'pip uninstall bifocal bifocal-vse', then install 'bifocal-vse' again\n"
+        "'bifocal': run 'pip uninstall bifocal bifocal-vse', then install this package again from "
+        "its clone or wheel\n"
     )
 
 

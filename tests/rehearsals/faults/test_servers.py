@@ -76,7 +76,7 @@ def test_stage_with_wrong_bytes_of_s3(
     code, output = run_stage(STAGE, cheap.params, RUN)
     assert code == 1
     assert re.search(
-        r"s3://bucket/run/dataset/\S+: Expected checksum .* did not match", only_error(output)
+        r"s3://bucket/run/dataset/\S+ is damaged: its size or SHA-256 differs", only_error(output)
     )
     assert "Contents" not in boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="run/text")
     assert run_stage(STAGE, cheap.params, RUN)[0] == 0

@@ -31,7 +31,11 @@ from tests.docs.blocks import blocks, commands
 from tests.mlflow_server import free_port
 from tests.pipelines.local.mixed_engine import MixedEngine
 
-DEMO = FileNotFoundError("no network")
+
+def no_network(*arguments: object) -> None:
+    raise FileNotFoundError("no network")
+
+
 PAGE = "docs/weekly.md"
 FOLDER = Path("runs/kubeflow/products")
 
@@ -108,9 +112,7 @@ def test_the_page_gives_a_champion_that_is_served(
     mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without a network and weights, the backbone of the demo takes their place.
-    monkeypatch.setattr(
-        "pipelines.app.training.recipe._networks", lambda *arguments, **options: (None, DEMO)
-    )
+    monkeypatch.setattr("pipelines.app.training.recipe.small_at_hand", no_network)
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     typed = [command for block in blocks(PAGE) for command in commands(block)]
