@@ -2,6 +2,7 @@
 corrections, monitoring, clean-up, and the service."""
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -153,7 +154,9 @@ def test_the_page_gives_a_champion_that_is_served(
         assert gain.bound is not None
         assert gain.bound > 0
     shown = type_command(status)
-    assert "the last model answers" in shown
+    # A refused model has no index that could answer.
+    assert ("the last model answers" in shown) == (FOLDER / "artifacts" / "index").is_dir()
+    assert re.search(r"^corrections: ", shown, re.MULTILINE)
     assert "experiment products" in shown
     assert len(search(serve)) == 3
     if champion > 1:
