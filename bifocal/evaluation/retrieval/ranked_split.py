@@ -171,7 +171,7 @@ def direction_rows(metrics: Mapping[str, Any], direction: str) -> list[MetricRow
 def direction_table(metrics: Mapping[str, Any], direction: str) -> Table:
     """Return the report's table of one direction."""
     rows = []
-    groups = {"corrected": "corrected", "reranked": "re-ranked (transductive)"}
+    groups = {"corrected": "corrected", "reranked": "re-ranked"}
     groups = {group: label for group, label in groups.items() if group in metrics}
     for row in direction_rows(metrics, direction):
         name = row.name.removeprefix(f"{direction}.")
