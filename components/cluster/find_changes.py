@@ -12,7 +12,8 @@ import pandas as pd
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, TRAINING_IMAGES
 from bifocal.progress import log_line
-from components.cluster.steps import CHANGED, FindChangesParams, PromotionPolicy
+from components.cluster.policies import PromotionPolicy
+from components.cluster.steps import CHANGED, FindChangesParams
 from runtime.artifacts import artifact_hash
 from runtime.mlflow import RegisteredVersion, get_version, version_tags
 

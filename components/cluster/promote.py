@@ -16,7 +16,8 @@ from bifocal.promotion.acceptance import Assessment, Criteria, assess
 from bifocal.promotion.checks import Check
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
-from components.cluster.steps import ACCEPTED, PromoteParams, PromotionPolicy
+from components.cluster.policies import PromotionPolicy
+from components.cluster.steps import ACCEPTED, PromoteParams
 from runtime.artifacts import artifact_hash, write_json
 from runtime.mlflow import (
     alias_lock,

@@ -16,7 +16,7 @@ from pipelines.commands.project import (
 )
 
 if TYPE_CHECKING:
-    from components.cluster.steps import PromotionPolicy
+    from components.cluster.policies import PromotionPolicy
     from runtime.spec import Component
 
 FILE = click.Path(path_type=Path)

@@ -18,7 +18,7 @@ from pipelines.commands.project import (
 )
 
 if TYPE_CHECKING:
-    from components.cluster.steps import PromotionPolicy
+    from components.cluster.policies import PromotionPolicy
 
 FOUND = 10
 """Results among which a corrected image must be."""

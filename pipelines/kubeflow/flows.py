@@ -8,6 +8,7 @@ from typing import Any, Literal
 from kfp import dsl
 
 from components.catalog import final_component, pipeline_components
+from components.cluster.policies import RetentionPolicy
 from components.cluster.steps import (
     ACCEPTED,
     CANARY,
@@ -22,7 +23,6 @@ from components.cluster.steps import (
     PUSH,
     RELEASE,
     VERDICT,
-    RetentionPolicy,
 )
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory

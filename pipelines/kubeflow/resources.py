@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from bifocal import registry
 from components import catalog
-from components.cluster.steps import CanarySettings, Folder, MonitorSettings
+from components.cluster.policies import CanarySettings, Folder, MonitorSettings
 from pipelines.policies import load_yaml_model
 from runtime import parameters
 from runtime.redaction import without_credentials

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from components.cluster.steps import MonitorPolicy, PromotionPolicy, RetentionPolicy
+from components.cluster.policies import MonitorPolicy, PromotionPolicy, RetentionPolicy
 from runtime.parameters import read_yaml
 
 if TYPE_CHECKING:

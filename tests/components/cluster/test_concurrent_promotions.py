@@ -14,7 +14,7 @@ PROMOTERS = """
 import os, sys, traceback
 from pathlib import Path
 from components.cluster.promote import promote
-from components.cluster.steps import PromotionPolicy
+from components.cluster.policies import PromotionPolicy
 policy = PromotionPolicy.model_validate_json(sys.argv[1])
 children = []
 for number in range(int(sys.argv[2])):

@@ -10,8 +10,8 @@ import yaml
 from mlflow.models import Model
 
 from bifocal.datasets import Dataset
+from components.cluster.policies import PromotionPolicy
 from components.cluster.promote import PromotionDecision, promote
-from components.cluster.steps import PromotionPolicy
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow import EVALUATION_DIR, get_version
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, write_model
