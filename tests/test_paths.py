@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "inputs", "files", "moves"),
-    [("stage", ".", 28, 140), ("query", "run", 16, 55), ("train", "photos", 32, 150)],
+    [("stage", ".", 28, 140), ("query", "run", 16, 45), ("train", "photos", 32, 150)],
 )
 def test_a_central_path_enters_few_files(
     path: str, inputs: str, files: int, moves: int, folder: Path

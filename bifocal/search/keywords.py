@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
-from bifocal.onnx.text.words import parts, spaced, tokenize
+from bifocal.onnx.text.captions import parts, spaced, tokenize
 from bifocal.search.vectors import one_chunk
 
 RANK_CONSTANT = 60
@@ -33,7 +33,7 @@ SAMPLED = 32
 class Keywords:
     """BM25 over captions and metadata of N items (Robertson and Zaragoza, 2009).
 
-    Words are those of ``bifocal.onnx.text.words``, with their parts. The weight of a word in an
+    Words are those of ``bifocal.onnx.text.captions``, with their parts. The weight of a word in an
     item is idf tf / (tf + k1 (1 - b + b length / mean length)), and its idf is
     log(1 + (N - n + 0.5) / (n + 0.5)) for n items with the word, as in Lucene.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, NamedTuple, Protocol, overload
 
 from numpy.typing import NDArray
 from PIL import Image
@@ -133,6 +133,24 @@ class SearchHit(ItemFacts):
         public = vars(self) | {"score": round(self.score, 6)}
         del public["row"], public["path"], public["explanation"]
         return public
+
+
+class Ranking(NamedTuple):
+    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions;
+    None for none."""
+
+    rows: Array
+    scores: Array
+    probabilities: Array | None = None
+    boxes: Sequence[Box] | None = None
+    found: bool = True  # false if the collection probably has nothing like the query
+    total: int = 0  # rows of the whole ranking, if they are known to be more than n
+
+    def take(self, positions: Sequence[int]) -> "Ranking":
+        """Return some of the rows."""
+        boxes = None if self.boxes is None else [self.boxes[position] for position in positions]
+        known = None if self.probabilities is None else self.probabilities[positions]
+        return Ranking(self.rows[positions], self.scores[positions], known, boxes, self.found)
 
 
 @dataclass(repr=False)

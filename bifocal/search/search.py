@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +23,10 @@ from bifocal.search.items import Items
 from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
 from bifocal.search.price import check_price, price
 from bifocal.search.query import (
-    Box,
     EncodedQuery,
     Explain,
     Mode,
+    Ranking,
     Results,
     SearchHit,
     SentenceEmbedder,
@@ -35,24 +35,6 @@ from bifocal.search.query import (
 from bifocal.search.regions import REGION_ITEMS, phrase_scores, search_regions
 
 Array = NDArray[Any]
-
-
-class Ranking(NamedTuple):
-    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions;
-    None for none."""
-
-    rows: Array
-    scores: Array
-    probabilities: Array | None = None
-    boxes: Sequence[Box] | None = None
-    found: bool = True  # false if the collection probably has nothing like the query
-    total: int = 0  # rows of the whole ranking, if they are known to be more than n
-
-    def take(self, positions: Sequence[int]) -> "Ranking":
-        """Return some of the rows."""
-        boxes = None if self.boxes is None else [self.boxes[position] for position in positions]
-        known = None if self.probabilities is None else self.probabilities[positions]
-        return Ranking(self.rows[positions], self.scores[positions], known, boxes, self.found)
 
 
 class Search:

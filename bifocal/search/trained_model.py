@@ -19,7 +19,7 @@ from bifocal.onnx.heatmaps import LOCALIZER, SIDE, HeatmapModel, peak
 from bifocal.onnx.image_limits import max_pixels
 from bifocal.onnx.images import open_image
 from bifocal.onnx.pointing import Pointer, open_pointer
-from bifocal.onnx.text.words import check_texts
+from bifocal.onnx.text.captions import check_texts
 from bifocal.onnx.towers import is_towers
 from bifocal.report.pictures import overlay
 from bifocal.search.collection.collection import Collection

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, Vocabulary
-from bifocal.onnx.text.words import tokenize
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, Vocabulary, tokenize
 from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from tempfile import mkdtemp
 
 import torch
 
+from bifocal.onnx.text.captions import tokenize
 from bifocal.onnx.text.tokenizer import TOKENIZER
-from bifocal.onnx.text.words import tokenize
 from bifocal.text.transformer.folder import CONFIG, MODULES
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")

@@ -18,7 +18,7 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.heatmaps import peak
 from bifocal.onnx.pointing import Place, Pointer, PointingHead
 from bifocal.onnx.pointing.phrases import split_phrases
-from bifocal.onnx.text.words import tokenize
+from bifocal.onnx.text.captions import tokenize
 from bifocal.report.pictures import Thumbnails, heatmap_overlay
 from bifocal.report.sections import (
     Badge,

@@ -16,7 +16,7 @@ from bifocal.onnx.files import read_json
 from bifocal.onnx.pixels import ImageFile, file_bytes, read_squares
 from bifocal.onnx.pointing.similarity import open_similarity
 from bifocal.onnx.sessions import open_session, run_graph
-from bifocal.onnx.text.sentences import unknown_words
+from bifocal.onnx.text.captions import unknown_words
 
 Array = NDArray[Any]
 DEVIATION = 1e-6

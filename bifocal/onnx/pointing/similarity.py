@@ -12,8 +12,8 @@ from safetensors.numpy import load_file
 
 from bifocal.onnx.files import read_json
 from bifocal.onnx.sessions import Array, open_session, run_graph
+from bifocal.onnx.text.captions import tokenize
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
-from bifocal.onnx.text.words import tokenize
 
 SENTENCES, VECTORS, CLASSES = "sentences.onnx", "classes.safetensors", "classes.json"
 PROMPT = "a photo of a {}"

@@ -13,9 +13,8 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.text.captions import Vocabulary, ignored_arguments
+from bifocal.onnx.text.captions import Vocabulary, ignored_arguments, tokenize
 from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
-from bifocal.onnx.text.words import tokenize
 
 Vector = NDArray[np.float32]
 Entries = Iterator[tuple[bytes, Vector | None]]

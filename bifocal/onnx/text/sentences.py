@@ -1,6 +1,6 @@
 """Input of the text encoder from raw sentences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -15,10 +15,12 @@ from bifocal.onnx.text.captions import (
     UNKNOWN,
     NumpyVectorizer,
     Vocabulary,
+    check_texts,
     spell_sentences,
+    tokenize,
+    unknown_words,
 )
 from bifocal.onnx.text.tokenizer import TOKENIZER, FixedLength, SubwordTokenizer
-from bifocal.onnx.text.words import check_texts, tokenize
 from bifocal.onnx.towers import TowerTokens, is_towers
 
 ELMO = "elmo.onnx"
@@ -82,17 +84,6 @@ class SentenceReader:
             ValueError: none of the words is known.
         """
         return unknown_words(self.known(sentence), sentence)
-
-
-def unknown_words(known: Mapping[str, bool] | None, sentence: str) -> list[str]:
-    """Return the words that are not known; raise ``ValueError`` if none is. None knows all."""
-    if known is None:
-        return []
-    if not any(known.values()):
-        raise ValueError(
-            f"the model knows none of the words of {sentence[:80]!r}: use words of its captions"
-        )
-    return [word for word, is_known in known.items() if not is_known]
 
 
 def open_readers(folder: Path) -> list[Reader]:

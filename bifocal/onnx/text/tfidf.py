@@ -19,8 +19,8 @@ from bifocal.onnx.text.captions import (
     NumpyVectorizer,
     TextFormat,
     ignored_arguments,
+    tokenize,
 )
-from bifocal.onnx.text.words import tokenize
 
 TERMS, WEIGHTS = "terms.json", "idf.safetensors"
 SUFFIXES = (

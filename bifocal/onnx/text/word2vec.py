@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments, tokenize
 from bifocal.onnx.text.pretrained_word_vectors import PretrainedWordVectors
 from bifocal.onnx.text.word_vectors import WordVectorizer, WordVectors
-from bifocal.onnx.text.words import tokenize
 
 SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
 """Arguments that only the training of word vectors uses."""

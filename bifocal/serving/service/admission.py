@@ -110,11 +110,12 @@ class Admission:
             payer = self._access.check(scope, body.address)
             named = Headers(scope=scope).get(CLIENT, "")[:MAX_CHARACTERS]
             client_of_request.set(Client(payer, named or payer))
+            turn = self._loop_turns.turn() if in_loop(scope) else nullcontext()
             places = nullcontext() if scope["path"] in PROBES else self._requests.take(body)
             with places, self._uploads.take(body) if body.is_upload else nullcontext():
                 self.metrics.active.set(self._requests.taken.total())
                 received = await body.read(receive)
-                async with self._loop_turns.turn() if in_loop(scope) else nullcontext():
+                async with turn:
                     await self.app(scope, received, send_checked)
         except HTTPException as refusal:
             await error_response(refusal.status_code, refusal.detail, refusal.headers)(

@@ -94,8 +94,8 @@ class Handlers:
 
     async def search(self, request: SearchRequest, upload: bytes | None = None) -> Results:
         """Return the results of a request, which may come with an image file."""
-        loaded = self.loaded()
         self._check(request)
+        loaded = self.loaded()
         if self.comparison is None:
             results = await self.find(loaded, request, upload)
         else:
@@ -128,10 +128,10 @@ class Handlers:
             else:
                 steps = await threads.searches.run(search.price, query)
                 lane = threads.searches if steps <= QUICK else threads.others
-                results = await lane.run(search.rank, query, request.k, request.offset)
+                ranked = await lane.run(search.rank, query, request.k, request.offset)
+                results = search.keep_present(ranked)
         except ValueError as error:
             raise HTTPException(400, str(error)[:1000]) from error
-        results = search.keep_present(results)
         results.more = results.more and request.offset + request.k < self.settings.max_depth
         results.model = loaded.release.version.model
         return results

@@ -16,8 +16,8 @@ from bifocal.onnx.text.captions import (
     EncodedCaptions,
     TextFormat,
     ignored_arguments,
+    tokenize,
 )
-from bifocal.onnx.text.words import tokenize
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo import FILTERS, Elmo, ElmoOptions
 

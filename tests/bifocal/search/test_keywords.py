@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.onnx.text.words import tokenize
+from bifocal.onnx.text.captions import tokenize
 from bifocal.search import keywords
 from bifocal.search.keywords import Keywords, fuse, has_texts, terms
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 import bifocal
 from bifocal.onnx.files import json_text
-from bifocal.onnx.text.words import tokenize
+from bifocal.onnx.text.captions import tokenize
 from bifocal.search.filters import matching_rows
 from bifocal.search.keywords import Keywords
 from bifocal.search.trained_model import COLLECTION

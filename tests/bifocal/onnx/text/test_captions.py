@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.onnx.text.words import parts
+from bifocal.onnx.text.captions import parts
 from bifocal.text import Vocabulary, tokenize
 
 

@@ -227,7 +227,7 @@ def test_the_slowest_body_of_the_greediest_address_makes_room() -> None:
     busy=st.lists(st.sampled_from([0.0, 0.15, 0.3]), min_size=1, max_size=4),
     parts=st.integers(1, 3),
 )
-@hypothesis.settings(max_examples=5, deadline=None)
+@hypothesis.settings(max_examples=15, deadline=None)
 def test_time_of_a_late_event_loop_is_not_the_time_of_a_body(busy: list[float], parts: int) -> None:
     """The parts are there, but the loop does something else for longer than the body's time."""
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from bifocal.onnx.heatmaps import SIDE
 from bifocal.onnx.pointing.phrases import Phrase
-from bifocal.onnx.text.words import tokenize
+from bifocal.onnx.text.captions import tokenize
 from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.description import languages
 from bifocal.serving.service.models import Heatmap, RunSource

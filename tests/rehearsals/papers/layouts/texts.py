@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import torch
 
-from bifocal.onnx.text.words import tokenize
+from bifocal.onnx.text.captions import tokenize
 from bifocal.text.elmo import Elmo, ElmoOptions
 from bifocal.text.skip_thoughts import convert_skip_thoughts
 
