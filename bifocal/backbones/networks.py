@@ -28,7 +28,8 @@ def is_backbone(file: Path) -> bool:
     shapes."""
     try:
         with safe_open(file, framework="np") as opened:
-            shapes = [(name, tuple(opened.get_slice(name).get_shape())) for name in opened.keys()]  # noqa: SIM118
+            names = opened.keys()
+            shapes = [(name, tuple(opened.get_slice(name).get_shape())) for name in names]
     except SafetensorError as error:
         raise ValueError(
             f"{file} is not a safetensors file ({error}); convert it with "

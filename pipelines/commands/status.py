@@ -45,7 +45,7 @@ def status(page: Path | None) -> None:
 
     rules = policies.load_promotion(policy_file())
     columns, versions = ("version", "made", "alias", "decision", "reasons"), _versions(rules)
-    facts = dict(_facts())
+    facts = dict(_facts(rules))
     table = Table(*columns, title=f"Versions of {rules.model}")
     for row in versions:
         table.add_row(*row)
@@ -91,7 +91,7 @@ def _versions(rules: "PromotionPolicy") -> list[list[str]]:
     return rows
 
 
-def _facts() -> Iterator[tuple[str, str]]:
+def _facts(rules: "PromotionPolicy") -> Iterator[tuple[str, str]]:
     from runtime.checkout import tracking_uri
     from runtime.redaction import redact
 
@@ -106,7 +106,7 @@ def _facts() -> Iterator[tuple[str, str]]:
         yield "drift", f"{weeks[-1].parent.name}: {', '.join(crossed) or 'none'}"
     if project:
         corrected, _ = read_corrections(PROJECTS / project / FILE)
-        yield "corrections", _answers(folder, corrected)
+        yield "corrections", _answers(rules, corrected)
     uri = redact(tracking_uri())
     ui = uri if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
     yield "MLflow", f"{ui}, experiment {project or 'bifocal'}"
@@ -114,18 +114,19 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "disk", ", ".join(f"{size:,.0f} MB of {name}" for name, size in used.items())
 
 
-def _answers(folder: Path, corrected: Mapping[tuple[str, str], bool]) -> str:
-    """Return how many corrections the last trained model answers."""
-    if not corrected or not (folder / "artifacts" / "index").is_dir():
-        return f"{len(corrected)}"
-    import bifocal
+def _answers(rules: "PromotionPolicy", corrected: Mapping[tuple[str, str], bool]) -> str:
+    """Return how many corrections the champion answers; only their number without its release."""
+    from pipelines.app.serve_sources import REGISTRY, ReleaseSource
 
-    model = bifocal.load(folder)
+    try:
+        release = ReleaseSource(f"{REGISTRY}{rules.model}@{rules.champion}", None).load()
+    except FileNotFoundError:
+        return f"{len(corrected)}"
     answered = 0
     for (image_id, text), right in corrected.items():
-        ids = [hit.id for hit in model.search(text, k=FOUND)]
+        ids = [hit.id for hit in release.search(text, k=FOUND)]
         answered += image_id in ids if right else ids[:1] != [image_id]
-    return f"the last model answers {answered} of {len(corrected)}"
+    return f"the champion answers {answered} of {len(corrected)}"
 
 
 def _tests(file: Path) -> list[dict[str, Any]]:
