@@ -36,7 +36,8 @@ class Exchanges:
         self._store = dist.distributed_c10d._get_default_store()
         self._store.set(f"exchanges/{self._rank}", "0")
         dist.barrier()  # each process has its number
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -59,6 +60,9 @@ class Exchanges:
     def end(self) -> None:
         """Publish nothing any more."""
         self._ended.set()
+        # The interpreter aborts if it ends while the thread is in a call of the store. Such a call
+        # returns soon, except where the host of the store does not answer.
+        self._watcher.join(10)
 
     def _watch(self) -> None:
         said = 0

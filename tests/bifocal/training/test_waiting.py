@@ -73,7 +73,7 @@ def pair(script: str) -> list[tuple[int, str]]:
 )
 def test_processes_that_differ_do_not_train(identity: str, message: str) -> None:
     for code, error in pair(f"distributed.identity = {identity}\nlate = int\n{TRAIN}"):
-        assert code == 1
+        assert code == 1, error
         assert message in error
 
 
