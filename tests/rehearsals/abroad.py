@@ -4,6 +4,8 @@ users, paths and versions of Python.
     make test-abroad                      all settings, about three minutes each
     make test-abroad ONLY=umask           one of them
     python -m tests.rehearsals.abroad --only umask tests/bifocal/losses
+
+pytest's output of each setting is in runs/abroad.
 """
 
 import os
@@ -22,6 +24,7 @@ import click
 import pytest
 
 ROOT = Path(__file__).parents[2]
+LOGS = ROOT / "runs" / "abroad"
 LIBRARY = ("tests/bifocal", "tests/contracts")
 PLUGIN = "tests.rehearsals.abroad"
 ORDER = "BIFOCAL_TEST_ORDER"
@@ -123,7 +126,8 @@ def outcomes(setting: Setting, tests: Sequence[str], workers: int) -> dict[str, 
     """Run the tests in a setting; return "passed", "failed" or "skipped" by test."""
     with machine(setting) as (folder, python, environment), TemporaryDirectory() as results:
         Path(results).chmod(0o777)
-        report, log = Path(results, "junit.xml"), Path(results, "log")
+        report, log = Path(results, "junit.xml"), LOGS / f"{setting.name}.log"
+        LOGS.mkdir(parents=True, exist_ok=True)
         command = [python, "-m", "pytest", "-p", PLUGIN, f"--junitxml={report}"]
         command += [f"--numprocesses={workers}", "--dist=loadfile", "-m", "not slow", *tests]
         with log.open("wb") as file:

@@ -1,5 +1,7 @@
 """The rehearsal of other settings finds what differs."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.rehearsals import abroad
@@ -13,7 +15,9 @@ def test_failures_and_other_outcomes_than_in_the_plain_setting_are_named() -> No
 
 
 @pytest.mark.parametrize("name", ["umask", "path", "turkish"])
-def test_tests_run_in_a_setting(name: str) -> None:
+def test_tests_run_in_a_setting(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abroad, "LOGS", tmp_path)
     (setting,) = [setting for setting in abroad.SETTINGS if setting.name == name]
     found = abroad.outcomes(setting, ["tests/bifocal/durable/test_cached.py"], workers=0)
     assert set(found.values()) == {"passed"}
+    assert "100%" in Path(tmp_path, f"{name}.log").read_text()
