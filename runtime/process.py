@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 from safetensors import SafetensorError
 
+from bifocal.processors import CGROUP, PROCESSORS
 from bifocal.progress import printable
 from runtime.redaction import print_traceback, redact
 
@@ -22,7 +23,6 @@ KEEP_FREED_MEMORY = {-4: 0, -1: -1}  # M_MMAP_MAX and M_TRIM_THRESHOLD of glibc'
 TERMINATION_LOG, TERMINATION_BYTES = "BIFOCAL_TERMINATION_LOG", 4096
 """Variable with the file whose text Kubernetes shows for an ended pod, and Argo for a failed task;
 bytes shown."""
-CGROUP = Path("/sys/fs/cgroup")
 COUNTERS = (
     ("memory.peak", "memory.max"),
     ("memory.current", "memory.max"),  # Linux before 5.19
@@ -38,6 +38,9 @@ def run(main: click.Command, name: str) -> None:
     no credentials."""
     # While torch and MLflow are imported, collections find nothing and take a sixth of the time.
     gc.set_threshold(10_000, 50, 10)
+    # torch, numpy and faiss count the processors of the machine, of which a container has a part.
+    if (os.cpu_count() or 1) > PROCESSORS:
+        os.environ.setdefault("OMP_NUM_THREADS", str(PROCESSORS))
     log = Path(os.environ[TERMINATION_LOG]) if TERMINATION_LOG in os.environ else None
     ended = threading.Event()
     reporter = threading.Thread(target=report_memory, args=[log, ended], daemon=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bifocal.processors import PROCESSORS
 from pipelines.app.run_folder import run_option
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def serve_command(
         addresses=unguarded and not hosts,
         log_queries=log_queries,
         open_metrics=open_metrics,
-        threads=os.cpu_count() or 1,
+        threads=PROCESSORS,
         originals=host in LOCAL if originals is None else originals,
         decoders=decoders,
     )
