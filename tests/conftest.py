@@ -1,9 +1,14 @@
 """Shared by all tests: one thread each, an empty MLflow store, S3 over a real socket with injected
 faults."""
 
+import os
+
+# The two workers share two cores. NumPy reads it when it is imported: its threads spin while they
+# wait for a core, which takes ten times the CPU seconds on a busy machine.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+
 import atexit
 import gc
-import os
 import shutil
 import socket
 import ssl
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
 # until the tests are collected: imports and items live to the end, and a collection finds nothing
 gc.disable()
 
-# The two workers share two cores.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 LONG = ("tests/pipelines/", "tests/bifocal/serving/", "tests/rehearsals/", "tests/examples/")
