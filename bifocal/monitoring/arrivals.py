@@ -20,6 +20,8 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import REJECTED as REJECTED_FILE
 
 FIELDS = ("name", "sha256", "rejected")
+SAME_SHARE = 0.05
+"""Share of the first images that a collection still has; another one may share a placeholder."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,16 @@ class Ledger:
         return _arrivals(
             _images(collection).merge(self.table[self.table["day"] == ""], on=list(FIELDS))
         )
+
+    def check(self, collection: Collection) -> None:
+        """Raise ``ValueError`` if hardly any image of the start is in the collection."""
+        start = int((self.table["day"] == "").sum())
+        if len(self.old(collection).rows) < SAME_SHARE * start:
+            raise ValueError(
+                "the monitoring folder has the reference of another collection: name a folder of "
+                "your own for this one, or write a new reference by 'python -m pipelines monitor "
+                "--reference'"
+            )
 
     def arrivals(self, collection: Collection, until: date, days: int) -> Arrivals:
         """Return the images of the collection that came in the ``days`` days up to ``until``."""

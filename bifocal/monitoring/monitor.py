@@ -95,11 +95,6 @@ class Monitor:
         """
         ledger = Ledger(self.folder / LEDGER)
         images = ledger.old(observer.collection)
-        if not len(images.rows):
-            raise ValueError(
-                f"{self.folder} has the reference of another collection: name a folder of your own "
-                "for this one, or write a new reference by 'python -m pipelines monitor --reference'"
-            )
         if len(images.rows) < self.thresholds.least:
             return self.write_reference(day, days)
         sentences, of_days = previous.sentences, (previous.day, previous.days)
@@ -157,9 +152,10 @@ class Monitor:
         """
         reference = self._without_old_text(self.reference(), day)
         observer, model = self._observer()
+        ledger = Ledger(self.folder / LEDGER)
+        ledger.check(observer.collection)
         if reference.model != model:
             reference = self._renewed_reference(reference, observer, model, day, days)
-        ledger = Ledger(self.folder / LEDGER)
         ledger.record(observer.collection, day)
         ledger.write()
         arrivals, sizes = ledger.arrivals(observer.collection, day, days), self.thresholds.sample

@@ -1,18 +1,16 @@
 """Which images of a collection are new, and their inspection."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
 
 from bifocal.monitoring.arrivals import Ledger, inspect_arrivals
-from bifocal.monitoring.drift import Thresholds
-from bifocal.monitoring.monitor import LEDGER, Artifacts, Monitor
+from bifocal.monitoring.monitor import LEDGER
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -72,16 +70,20 @@ def test_new_images_are_inspected(tmp_path: Path) -> None:
     assert dataset.image_path("a").is_file()
 
 
-def test_a_folder_with_the_reference_of_another_collection_is_refused(tmp_path: Path) -> None:
-    policy = yaml.safe_load(Path("pipelines/policies/thresholds.yaml").read_text())
-    ours = write(tmp_path / "ours", {f"a{number}": f"{number}" for number in range(3)})
-    theirs = write(tmp_path / "theirs", {f"b{number}": f"b{number}" for number in range(300)})
-    (tmp_path / "shared").mkdir()
-    ledger = Ledger(tmp_path / "shared" / LEDGER)
-    ledger.start(ours)
-    ledger.write()
-    artifacts = Artifacts(tmp_path, tmp_path / "theirs", tmp_path)
-    monitor = Monitor(artifacts, tmp_path / "shared", Thresholds.of(policy))
-    observer = SimpleNamespace(collection=theirs)
-    with pytest.raises(ValueError, match="shared has the reference of another collection"):
-        monitor._renewed_reference(None, observer, "model", MONDAY, 7)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("shared", "is_ours"),
+    [(0, False), (1, False), (5, False), (6, True), (50, True)],  # of 101
+)
+def test_a_folder_with_the_reference_of_another_collection_is_refused(
+    tmp_path: Path, shared: int, is_ours: bool
+) -> None:
+    ours = {f"a{number}": f"{number}" for number in range(100)}
+    theirs = {f"b{number}": f"{number}" for number in range(99)}
+    theirs |= {name: f"other {digest}" for name, digest in ours.items()}  # equal names
+    theirs |= dict(list(ours.items())[:shared])
+    ledger = Ledger(tmp_path / LEDGER)
+    ledger.start(write(tmp_path / "ours", ours))
+    other = write(tmp_path / "theirs", theirs)
+    refusal = pytest.raises(ValueError, match="has the reference of another collection")
+    with nullcontext() if is_ours else refusal:
+        ledger.check(other)

@@ -2,9 +2,11 @@
 
 import shutil
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 
 import boto3
+import pandas as pd
 import pytest
 
 from bifocal.search.index.build import index_of_collection
@@ -54,3 +56,11 @@ def test_the_first_run_writes_the_reference_and_the_second_one_compares_with_it(
         f"monitoring/{day}/monitor.json",
         "monitoring/monitor.prom",
     } <= keys
+    # Of another team, with the same encoders and equal names.
+    ledger = pd.read_parquet(
+        BytesIO(client.get_object(Bucket="bucket", Key="monitoring/images.parquet")["Body"].read())
+    )
+    theirs = ledger.assign(sha256="0" * 64).to_parquet(index=False)
+    client.put_object(Bucket="bucket", Key="monitoring/images.parquet", Body=theirs)
+    with pytest.raises(ValueError, match="has the reference of another collection"):
+        run(params, **parts, monitoring=tmp_path / "second")
