@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
@@ -225,3 +226,26 @@ def test_the_proxy_ends_slow_headers_and_counts_connections(tmp_path: Path) -> N
         process.terminate()
         process.wait(30)
         server.shutdown()
+
+
+def test_the_pods_of_kserve_are_those_of_the_deployment(render: Render) -> None:
+    """KServe names the container and its port, has no proxy and needs a limit of processors."""
+    rendered = deepcopy([render(f"overlays/{name}") for name in ("search", "kserve")])
+    ((_, ours),), ((_, theirs),) = map(pods, rendered)
+    first, second = ours["containers"][0], theirs["containers"][0]
+    ports = {"http": 8080}
+    for name in PROBES:
+        probe = first[f"{name}Probe"]["httpGet"]
+        probe["port"] = ports[probe["port"]]
+    proxied = {"--log-queries", "--open-metrics", "--trusted-proxy=127.0.0.1"}
+    assert [value for value in first["args"] if value not in proxied] == second["args"]
+    limits = {**first["resources"]["limits"], "cpu": second["resources"]["limits"]["cpu"]}
+    first["resources"]["limits"] = limits
+    own = ("name", "args", "ports")
+    assert {key: value for key, value in first.items() if key not in own} == {
+        key: value for key, value in second.items() if key not in own
+    }
+    volumes = [entry for entry in ours["volumes"] if not entry["name"].startswith("proxy")]
+    assert volumes == theirs["volumes"]
+    for key in ("securityContext", "terminationGracePeriodSeconds", "automountServiceAccountToken"):
+        assert ours[key] == theirs[key]
