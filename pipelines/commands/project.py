@@ -101,8 +101,9 @@ def load_resources(
     from pipelines.kubeflow import resources
 
     files = [*project_files("cluster.yaml"), *overlays]
-    found = resources.load(images=resources.load_images(images) if images else None, overlays=files)
-    if project := chosen_project():  # each has an experiment of MLflow
+    digests, project = resources.load_images(images) if images else None, chosen_project()
+    found = resources.load(images=digests, overlays=files, project=project)
+    if project:  # each has an experiment of MLflow
         environment = {"MLFLOW_EXPERIMENT_NAME": project, **found.environment}
         found = found.model_copy(update={"environment": environment})
     if not local or files:
@@ -261,7 +262,7 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
 
 def _cluster(name: str, root: str) -> str:
     bucket = root.removeprefix("s3://").partition("/")[0] if is_address(root) else "BUCKET"
-    folder = f"s3://{bucket}/bifocal-{name}"
+    folder = f"s3://{bucket}/{{namespace}}/bifocal-{name}"
     url = without_credentials(
         ask_git("remote", "get-url", "origin") or "https://YOUR.SERVER/REPOSITORY.git"
     )
@@ -269,8 +270,8 @@ def _cluster(name: str, root: str) -> str:
         "# Values of your cluster; pipelines/kubeflow/resources.yaml has the other keys.\n"
         f"pipeline_root: {folder}/runs\n"
         f"checkpoints: {folder}/checkpoints\n"
-        f"trainer: {{runtime: torch-distributed, folder: {folder}/train_jobs}}\n"
-        f"monitoring: {{folder: {folder}/monitoring, queries: [], days: 7}}\n"
+        f'trainer: {{runtime: torch-distributed, folder: "{folder}/train_jobs"}}\n'
+        f'monitoring: {{folder: "{folder}/monitoring", queries: [], days: 7}}\n'
         "# true also pushes all outputs to the DVC remote, and a branch to the repository.\n"
         "push: false\n"
         + (

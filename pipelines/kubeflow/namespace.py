@@ -24,6 +24,8 @@ SEARCH, IMAGES = "search", "images"
 MANY_WRITERS = {"ReadWriteMany"}
 MANY_READERS = {"ReadOnlyMany", *MANY_WRITERS}
 CLIENT_LABEL = "bifocal/mlflow-client"
+TOKEN = "access-ml-pipeline"
+"""PodDefault of a profile, and the label of pods that get its token for KFP's API."""
 # What a caller of KFP's API needs on a server with several users
 # (backend/src/apiserver/server/*_server.go).
 CALLER = {
@@ -163,6 +165,12 @@ def _read_runtime(name: str, **options: Any) -> Any:
     )
 
 
+def _read_pod_default(name: str, namespace: str, **options: Any) -> Any:
+    return kubernetes.CustomObjectsApi().get_namespaced_custom_object(
+        "kubeflow.org", "v1alpha1", namespace, "poddefaults", name, **options
+    )
+
+
 def _found(kind: str, name: str, read: Callable[..., Any], *where: str) -> str:
     """Return why an object of a namespace, or of the cluster, was not found; "" if it was."""
     place = f"namespace {where[0]}" if where else "the cluster"
@@ -190,6 +198,8 @@ def _missing_objects(subject: PreflightSubject, namespace: str, account: str) ->
     ]
     read_claim = api.read_namespaced_persistent_volume_claim
     names += [("claim", read_claim, name) for name in sorted(claims)]
+    if subject.namespace and TOKEN in resources.for_step("notify").labels:
+        names.append(("PodDefault", _read_pod_default, TOKEN))
     for kind, read, name in names:
         if problem := _found(kind, name, read, namespace):
             yield problem

@@ -1,6 +1,7 @@
 """``resources.yaml``: images and secrets, and the machine, volumes, placement and retries of each
 step."""
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -249,10 +250,18 @@ class Resources(StrictModel):
 
 
 def load(
-    path: Path = FILE, images: Mapping[str, str] | None = None, overlays: Sequence[Path] = ()
+    path: Path = FILE,
+    images: Mapping[str, str] | None = None,
+    overlays: Sequence[Path] = (),
+    project: str | None = None,
 ) -> Resources:
     """Read the file with the images in ``images``; ``overlays`` are files with different keys for
-    this cluster."""
+    this cluster. ``{namespace}`` and ``{project}`` in a text are those of the runs.
+    """
+    names = {
+        "{namespace}": os.environ.get("KFP_NAMESPACE") or "kubeflow",
+        "{project}": project or "bifocal",
+    }
 
     def validate(values: Any) -> Resources:
         if isinstance(values, dict):  # pydantic reports any other type
@@ -264,7 +273,7 @@ def load(
                 for name, step in (values.get("steps") or {}).items()
             }
             values["images"] = {**(values.get("images") or {}), **(images or {})}
-        return Resources.model_validate(values)
+        return Resources.model_validate(_named(values, names))
 
     return load_yaml_model(path, validate)
 
@@ -273,6 +282,16 @@ def load_images(path: Path) -> dict[str, str]:
     """Read the image digests that ``containers/build.py`` wrote."""
     digests = load_yaml_model(path, TypeAdapter(dict[ImageName, str]).validate_python)
     return {str(name): digest for name, digest in digests.items()}
+
+
+def _named(values: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(values, dict):
+        return {key: _named(value, names) for key, value in values.items()}
+    if isinstance(values, list):
+        return [_named(value, names) for value in values]
+    for name, value in names.items():
+        values = values.replace(name, value) if isinstance(values, str) else values
+    return values
 
 
 def _merge(values: Mapping[str, Any], overlay: Any) -> dict[str, Any]:

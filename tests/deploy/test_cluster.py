@@ -1,6 +1,7 @@
 """Settings of a cluster in agreement with resources.yaml: MLflow, retries of drivers, lifecycle
 rules, kind."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -11,7 +12,9 @@ import yaml
 from pipelines.commands.cluster import run
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
+from pipelines.kubeflow.namespace import TOKEN
 from runtime import parameters
+from runtime.kubeflow.runs import TOKEN_FILE
 from tests.deploy.documents import Render, find
 from tests.pipelines.compiled import documents, quick_callers
 
@@ -59,6 +62,34 @@ def test_no_driver_writes_a_second_record_of_its_task() -> None:
     ]
 
 
+def test_notify_gets_a_token_for_the_api_of_a_server_with_several_users(render: Render) -> None:
+    spec = find(render("overlays/multi-user"), "PodDefault", TOKEN)["spec"]
+    labels = resources.load().for_step("notify").labels
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+    (path,) = (entry["value"] for entry in spec["env"] if entry["name"] == TOKEN_FILE)
+    (mount,), (volume,) = spec["volumeMounts"], spec["volumes"]
+    (source,) = (entry["serviceAccountToken"] for entry in volume["projected"]["sources"])
+    assert mount["name"] == volume["name"]
+    assert path == f"{mount['mountPath']}/{source['path']}"
+    assert source["audience"] == "pipelines.kubeflow.org"
+
+
+def test_teams_and_projects_share_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for namespace, project in itertools.product((None, "team-a", "team-b"), (None, "toys")):
+        monkeypatch.delenv("KFP_NAMESPACE", raising=False)
+        if namespace:
+            monkeypatch.setenv("KFP_NAMESPACE", namespace)
+        cluster = resources.load(project=project)
+        folders = [cluster.checkpoints, cluster.trainer.folder, cluster.monitoring.folder]
+        assert all(
+            str(folder).endswith(f"/{namespace or 'kubeflow'}/{project or 'bifocal'}")
+            for folder in folders
+        )
+        found += folders
+    assert len(set(found)) == len(found) == 18
+
+
 @pytest.mark.parametrize("step", ["canary", "notify"])
 def test_steps_that_wait_request_little_of_a_core(step: str) -> None:
     assert float(resources.load().for_step(step).cpu) <= 0.1
@@ -76,7 +107,8 @@ def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> No
     }
     assert cluster.checkpoints is not None
     checkpoints = cluster.checkpoints.removeprefix(f"s3://{bucket}/")
-    assert {f"{folder}/", f"{checkpoints}/"} == set(prefixes)
+    own = "kubeflow/bifocal"  # namespace and project
+    assert {folder.removesuffix(own), checkpoints.removesuffix(own)} == set(prefixes)
     step = cluster.for_step("train_embedding")
     longest = step.timeout * (step.retries + 1) + step.queue_timeout
     assert min(prefixes.values()) * 24 * 3600 > 2 * longest

@@ -13,8 +13,8 @@ from tests.deploy.documents import OVERLAYS, Render, containers, pods, predictor
 # The versions of Kubernetes that KFP 2.17 is tested with (its
 # .github/workflows/api-server-tests.yml).
 VERSIONS = ("1.33", "1.36")
-# Kubernetes' own schemas do not cover the resources of Kueue and KServe.
-CUSTOM = {
+# Kubernetes' own schemas do not cover the resources of Kueue, Kubeflow and KServe.
+CUSTOM = {("kubeflow.org/v1alpha1", "PodDefault")} | {
     ("kueue.x-k8s.io/v1beta2", kind) for kind in ("ResourceFlavor", "ClusterQueue", "LocalQueue")
 }
 KSERVE = ("serving.kserve.io/v1beta1", "InferenceService")

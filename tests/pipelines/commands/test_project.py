@@ -105,7 +105,7 @@ def test_a_project_has_a_recipe_a_policy_and_schedules_that_fit_its_images(here:
 
 @pytest.mark.slow
 def test_a_project_of_a_cluster_has_addresses_and_no_path_of_this_machine(
-    here: Path, s3: None
+    here: Path, s3: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photos = write_photos(here / "photos", 40)
     for file in photos.iterdir():
@@ -124,11 +124,13 @@ def test_a_project_of_a_cluster_has_addresses_and_no_path_of_this_machine(
     assert values["prepare_dataset"]["corpus"]["root"] == "s3://bucket/products"
     sections = parameters.validate(values, configurable_components().values())
     assert list(sections["prepare_dataset"].local_files()) == []
+    monkeypatch.setenv("KFP_NAMESPACE", "team")
     cluster = resources.load(overlays=[folder / "cluster.yaml"])
-    assert (cluster.push, cluster.monitoring.folder) == (
-        False,
-        "s3://bucket/bifocal-products/monitoring",
-    )
+    assert not cluster.push
+    own = "s3://bucket/team/bifocal-products"
+    assert (cluster.pipeline_root, cluster.checkpoints) == (f"{own}/runs", f"{own}/checkpoints")
+    assert cluster.trainer.folder == f"{own}/train_jobs"
+    assert cluster.monitoring.folder == f"{own}/monitoring"
     assert not load_promotion(folder / "promotion.yaml").allow_dirty
     compiled = invoke("compile", "--project", "products", "--revision", "a" * 40)
     assert compiled.exit_code == 0, compiled.output

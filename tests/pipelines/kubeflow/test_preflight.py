@@ -76,8 +76,8 @@ def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(
         "images: gpu is localhost/bifocal:gpu",
         "repository: https://example.invalid/bifocal.git: no other machine can reach the host "
         "example.invalid",
-        "buckets: s3://bifocal/checkpoints",
-        "buckets: s3://bifocal/monitoring",
+        "buckets: s3://bifocal/checkpoints/kubeflow/bifocal",
+        "buckets: s3://bifocal/monitoring/kubeflow/bifocal",
         "buckets: push is true, but DVC has no default remote",
         "--skip-check",
     ):
@@ -223,6 +223,7 @@ def api(tmp_path: Path) -> Iterator[type[Kubernetes]]:
         stub.objects = {
             "team/serviceaccounts/default-editor",
             "team/secrets/registry",
+            "team/poddefaults/access-ml-pipeline",
             "team/persistentvolumeclaims/c",
             *(f"team/secrets/bifocal-{name}" for name in ("s3", "mlflow", "notice")),
             RUNTIME,
