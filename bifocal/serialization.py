@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bifocal.durable import replace_file, write_text
+from bifocal.durable import replace_file, write_json
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
@@ -20,14 +20,13 @@ def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str,
     be none."""
     directory.mkdir(parents=True, exist_ok=True)
     config_path, weights_path = directory / CONFIG_FILE, directory / WEIGHTS_FILE
-    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
     # The configuration goes first and comes last: a directory that has one is complete.
     config_path.unlink(missing_ok=True)
     weights_path.unlink(missing_ok=True)
     if state:
         tensors = {name: tensor.contiguous() for name, tensor in state.items()}
         replace_file(weights_path, lambda file: save_file(tensors, file))
-    write_text(config_path, text)
+    write_json(config_path, config)
 
 
 def load_config(directory: Path, expected: str = "network") -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Artifact directories: written to a partial directory, described by a manifest, renamed when
 complete."""
 
-import hashlib
 import json
 from collections.abc import Container, Mapping
 from pathlib import Path
@@ -15,10 +14,10 @@ from bifocal.durable import (
     file_digest,
     hold,
     is_own_tree,
+    json_digest,
     release,
-    write_text,
+    write_json,
 )
-from bifocal.onnx.files import json_text
 from bifocal.progress import log_line
 from runtime.spec import flatten
 
@@ -167,7 +166,7 @@ def fingerprint_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def artifact_hash(artifact: Path) -> str:
     """SHA-256 over the names and hashes of an artifact's files, from its manifest; the files are
     not read."""
-    return hashlib.sha256(_json(read_manifest(artifact)["files"]).encode()).hexdigest()
+    return json_digest(read_manifest(artifact)["files"])
 
 
 def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
@@ -188,12 +187,6 @@ def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
         ):
             files[name.as_posix()] = file_digest(path)
     return files
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or
-    the whole new one."""
-    write_text(path, json_text(value, indent=2, sort_keys=True, ensure_ascii=True) + "\n")
 
 
 def _json(value: Any) -> str:

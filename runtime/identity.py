@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Iterable
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bifocal.durable import json_digest
 from bifocal.durable.sources import Closure, SourceFiles
 from runtime.spec import Component
 
@@ -116,7 +116,7 @@ def image_key(component: Component) -> str:
 
 
 def _digest(*parts: object) -> str:
-    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return json_digest(parts)
 
 
 @cache

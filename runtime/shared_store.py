@@ -9,11 +9,10 @@ import os
 import shutil
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bifocal.durable import new_folder, path_inside
+from bifocal.durable import json_digest, new_folder, path_inside, write_json
 from runtime import artifacts
 
 VARIABLE = "BIFOCAL_STORE"
@@ -26,9 +25,7 @@ def places(
     """Return where each output is written: at its path, or a large one in the store, where a retry
     finds its files."""
     store = os.environ.get(VARIABLE)
-    identity = sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()[
-        :32
-    ]
+    identity = json_digest(fingerprint)[:32]
     return {
         name: Path(store, name, identity) if store and name in large else path
         for name, path in outputs.items()
@@ -59,7 +56,7 @@ def _commit_stored(place: Path, output: Path, manifest: Mapping[str, Any]) -> No
         artifacts.commit(partial, place, manifest)
     with new_folder(output, replace=True) as reference:
         shutil.copyfile(place / artifacts.MANIFEST, reference / artifacts.MANIFEST)
-        artifacts.write_json(
+        write_json(
             reference / REFERENCE, {"path": place.relative_to(os.environ[VARIABLE]).as_posix()}
         )
 

@@ -1,7 +1,6 @@
 """Write a corpus as the tables of a dataset: check each entry, open each image once, list the
 rejected entries."""
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +34,7 @@ from bifocal.datasets.tables import (
     write_metadata,
     write_table,
 )
-from bifocal.durable import is_inside
+from bifocal.durable import is_inside, write_json
 from bifocal.onnx.images import InspectedImage, inspect_image
 from bifocal.progress import log_line, track
 
@@ -121,9 +120,7 @@ def write_dataset(
     description: dict[str, Any] = {"corpus": name, "image_root": image_root}
     if corpus.follow_links and not relative:
         description["follow_links"] = True
-    (directory / "dataset.json").write_text(
-        json.dumps(description, indent=2, sort_keys=True) + "\n"
-    )
+    write_json(directory / "dataset.json", description)
 
     kinds = Counter(entry.kind for entry in valid.rejected)
     return {

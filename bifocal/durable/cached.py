@@ -1,7 +1,6 @@
 """Files that are computed once: the user's cache keeps them for the next run, with their hashes."""
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from typing import Any
 from bifocal.durable.changes import write_once
 from bifocal.durable.files import delete, file_digest, replace_file, write_text
 from bifocal.durable.inside import check_own, is_own_tree
+from bifocal.durable.json_values import json_digest
 from bifocal.durable.sources import SourceFiles
 
 KEPT = 30
@@ -38,8 +38,7 @@ def cache_folder(name: str) -> Path:
 def kept(name: str, *key: Any, code: Iterable[str]) -> Path:
     """Return the place in the folder ``name`` of the cache for what the modules ``code`` make of
     ``key``."""
-    content = json.dumps([code_digest(code), *key], sort_keys=True, default=str)
-    return cache_folder(name) / hashlib.sha256(content.encode()).hexdigest()[:32]
+    return cache_folder(name) / json_digest([code_digest(code), *key])[:32]
 
 
 def state_of(file: Path) -> tuple[str | int, ...]:
@@ -116,8 +115,7 @@ def _hashes(path: Path) -> str:
 def code_digest(modules: Iterable[str]) -> str:
     """Return the SHA-256 of the code that modules of ``bifocal`` import: other code computes again,
     other comments and other parts do not."""
-    content = json.dumps(dict(_sources().closure(modules).files))
-    return hashlib.sha256(content.encode()).hexdigest()
+    return json_digest(dict(_sources().closure(modules).files))
 
 
 @cache

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bifocal.durable.files import clear, delete, flush, flush_all, write_text
+from bifocal.durable.files import clear, delete, flush, flush_all
 from bifocal.durable.inside import check_own, path_inside
+from bifocal.durable.json_values import write_json
 from bifocal.durable.locks import locked
 
 CHANGE, JOURNAL, MARK = ".change", "journal.json", "mark"
@@ -52,7 +53,7 @@ class Change:
             "deleted": [_below(path, self.root) for path in self.deleted],
             "mark": _mark(self.root / CHANGE),
         }
-        write_text(self.root / CHANGE / JOURNAL, json.dumps(journal))
+        write_json(self.root / CHANGE / JOURNAL, journal)
         _complete(self.root)
 
 

@@ -1,6 +1,5 @@
 """Export of a feature store's backbone: an ONNX graph from pixels to region features."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bifocal.backbones.state import WEIGHTS_FILE
+from bifocal.durable import write_json
 from bifocal.export.extraction import GRAPH, cells_module, extractor_of, write_backbone
 from bifocal.export.graphs.parity import Parity, compare_graph
 from bifocal.features import FeatureStore
@@ -85,7 +85,7 @@ def write_preprocessing(features: Path, folder: Path, stretched_side: int | None
     content["decoded_side"] = DECODED_SCALE * content.get("scaled", content["size"])
     if stretched_side is not None:
         content = {"size": stretched_side, "interpolation": "bilinear"}
-    (folder / PREPROCESSING).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    write_json(folder / PREPROCESSING, content)
 
 
 def compare_backbone(features: Path, file: Path, seed: int) -> Iterator[Parity]:

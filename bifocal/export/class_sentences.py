@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from bifocal.backbones.classes import Classes, class_vectors, imagenet_classes
 from bifocal.backbones.networks import Networks, is_backbone
+from bifocal.durable import write_json
 from bifocal.durable.cached import cached_folder, kept, state_of
 from bifocal.export.graphs.pretrained import efficientnet_lite_graph, normalized, sentence_graph
 from bifocal.export.graphs.quantization import quantize_graph
@@ -95,9 +96,8 @@ def write_head_texts(
     shown = classes.shown_with
     names = [[*names, *shown.get(number, ())] for number, names in enumerate(classes.names)]
     texts = {"names": names, "definitions": list(classes.definitions)}
-    (head / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
-    described = {**values, "interpolation": interpolation}
-    (head / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n")
+    write_json(head / CLASSES, texts)
+    write_json(head / DESCRIPTION, {**values, "interpolation": interpolation})
 
 
 def write_class_vectors(
@@ -145,7 +145,7 @@ def export_class_sentences(folder: Path, size: int = SIZE) -> None:
         folder / "image_encoder.onnx",
     )
     onnx.save(normalized(onnx.load(head / SENTENCES)), folder / "text_encoder.onnx")
-    (folder / "text" / "config.json").write_text(json.dumps({"name": "SentenceVectors"}) + "\n")
+    write_json(folder / "text" / "config.json", {"name": "SentenceVectors"})
     shutil.copyfile(head / TOKENIZER, folder / "text" / TOKENIZER)
     interpolation = json.loads((head / DESCRIPTION).read_text())["interpolation"]
     preprocessing = {
@@ -153,7 +153,7 @@ def export_class_sentences(folder: Path, size: int = SIZE) -> None:
         "interpolation": interpolation,
         "size": size,
     }
-    (folder / "preprocessing.json").write_text(json.dumps(preprocessing, indent=2) + "\n")
+    write_json(folder / "preprocessing.json", preprocessing)
 
 
 def _image_graph(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, normalize
 
+from bifocal.durable import write_json
 from bifocal.export.backbone import PREPROCESSING, exportable_extractor
 from bifocal.export.encoders import chosen_localizer
 from bifocal.export.graphs.parity import Parity, relative_difference
@@ -40,7 +41,7 @@ def export_localizer(
     with torch.inference_mode():
         boxes = chosen.encode(model.image_encoder, batch).boxes[0]
     content = {**served._asdict(), "arguments": dict(served.arguments), "boxes": boxes.tolist()}
-    (folder / LOCALIZER).write_text(json.dumps(content) + "\n")
+    write_json(folder / LOCALIZER, content)
 
 
 def compare_localizer(

@@ -1,7 +1,6 @@
 """Export of a whole model: all graphs, and the files that turn a sentence or an image into their
 inputs."""
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.backbones.state import WEIGHTS_FILE
+from bifocal.durable import write_json
 from bifocal.export.backbone import export_images
 from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
@@ -56,9 +56,7 @@ def export_model(
         *_export_vectorizer(text, folder, seed),
     ]
     if zero_shot_skip_reason(FeatureStore(features), load_vectorizer(text)) is None:
-        (folder / CONTRASTIVE).write_text(
-            json.dumps({"weights": FeatureStore(features).metadata["weights"]}) + "\n"
-        )
+        write_json(folder / CONTRASTIVE, {"weights": FeatureStore(features).metadata["weights"]})
     export_localizer(embedding, features, folder, localizer)
     parities += compare_localizer(embedding, folder, seed, localizer)
     if pointing is not None:

@@ -1,7 +1,6 @@
 """Export of a contrastive model of open_clip as two ONNX graphs, in the layout of
 ``bifocal.onnx.towers``."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torch.nn.functional import normalize
 
 from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
 from bifocal.backbones.state import load_weights_file
+from bifocal.durable import write_json
 from bifocal.export.graphs.parity import Parity, compare_graph
 from bifocal.export.graphs.write import Shape, check_shapes, run_in_fresh_process, write_graph
 from bifocal.onnx.text.tokenizer import TOKENIZER
@@ -67,13 +67,9 @@ def export_towers(source: Path, folder: Path, seed: int = 0) -> list[Parity]:
         (folder / part).mkdir(parents=True, exist_ok=True)
     _write_tokenizer(backbone, folder / TEXTS)
     name = f"local-dir:{source}"
-    (folder / CONFIG).write_text(
-        json.dumps(open_clip_library().get_model_config(name), indent=2) + "\n"
-    )
-    preprocessing = json.dumps(
-        open_clip_library().get_model_preprocess_cfg(backbone.network), indent=2
-    )
-    (folder / IMAGES / PREPROCESSING).write_text(preprocessing + "\n")
+    write_json(folder / CONFIG, open_clip_library().get_model_config(name))
+    preprocessing = open_clip_library().get_model_preprocess_cfg(backbone.network)
+    write_json(folder / IMAGES / PREPROCESSING, preprocessing)
     for part in TOWERS:
         run_in_fresh_process(_export, source, part, folder / part / GRAPH)
     return list(_compare(backbone, folder, seed))
@@ -96,7 +92,7 @@ def _write_tokenizer(backbone: OpenClipBackbone, folder: Path) -> None:
     if own is not None:
         own.save(str(folder / TOKENIZER))
         # open_clip pads with the id 0.
-        (folder / TOKENIZER_CONFIG).write_text(json.dumps({"pad_token": own.id_to_token(0)}) + "\n")
+        write_json(folder / TOKENIZER_CONFIG, {"pad_token": own.id_to_token(0)})
         return
     if not is_published(tokenizer):
         raise ValueError(

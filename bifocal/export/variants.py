@@ -1,6 +1,5 @@
 """Size, latency and recall of exported float32 and int8 graphs, side by side."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from bifocal.datasets import Dataset
+from bifocal.durable import write_json
 from bifocal.export.graphs.quantization import quantize_graph
 from bifocal.export.outputs import encode_images, in_batches
 from bifocal.features import FeatureStore
@@ -55,7 +55,7 @@ def quantize_and_measure(
         name: {key: of[key] for key in of if not key.endswith("_ms")}
         for name, of in content.items()
     }
-    (folder / QUANTIZATION).write_text(json.dumps(kept, indent=2) + "\n")
+    write_json(folder / QUANTIZATION, kept)
     loss = variants["float32"].recall - variants["int8"].recall
     if loss > max_loss:
         raise ValueError(

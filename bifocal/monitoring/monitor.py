@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bifocal.durable import write_text
+from bifocal.durable import write_json, write_text
 from bifocal.monitoring.arrivals import Arrivals, Ledger, inspect_arrivals
 from bifocal.monitoring.discrepancy import unusual
 from bifocal.monitoring.drift import Thresholds, compare, week_blocks
@@ -173,9 +173,7 @@ class Monitor:
         )
         self.page(day).parent.mkdir(parents=True, exist_ok=True)
         content = {"reference": reference.name, **week.to_json()}
-        write_text(
-            self.page(day).with_name(RESULTS), json.dumps(content, indent=2, sort_keys=True) + "\n"
-        )
+        write_json(self.page(day).with_name(RESULTS), content)
         inspection, dataset = inspect_arrivals(observer.collection, arrivals)
         gallery = unusual_images(dataset, self._unusual(observer, arrivals, reference.observations))
         name = f"{observer.collection.model.name} ({model[:12]})"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bifocal.durable import new_folder
+from bifocal.durable import new_folder, write_json
 from bifocal.monitoring.observations import Count, Observations
 from bifocal.search.vectors import save_array
 
@@ -85,8 +85,7 @@ class Reference:
             if seen.groups is not None:
                 save_array(partial / GROUPS, seen.groups)
             save_array(partial / QUERIES, seen.queries.astype(np.float16))
-            text = json.dumps(content, indent=2, sort_keys=True) + "\n"
-            (partial / DESCRIPTION).write_text(text, encoding="utf-8")
+            write_json(partial / DESCRIPTION, content)
 
     @classmethod
     def read(cls, directory: Path) -> "Reference":

@@ -1,13 +1,9 @@
 """Files of an exported model: their hash, by which vectors belong to a model, and one error for a
 damaged file."""
 
-import hashlib
 import json
-import math
-import numbers
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,14 +11,14 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.durable import file_digest, json_digest
+
 CONTRASTIVE = "contrastive.json"
 """File beside graphs of heads above a contrastive model, with its weights."""
 REPORTS = frozenset(
     {CONTRASTIVE, "manifest.json", "fingerprint.json", "parity.csv", "quantization.json"}
 )
 """Files beside the graphs that have no effect on a vector."""
-MAX_SAFE = 2**53
-"""Largest whole number of which browsers know the neighbors."""
 POINTING = "pointing/"
 """Folder of the pointing head, which has no effect on a vector."""
 T = TypeVar("T")
@@ -36,8 +32,7 @@ def model_hash(directory: Path) -> str:
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
         if path.is_file() and _counts(name):
-            with path.open("rb") as file:
-                files[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            files[name] = file_digest(path)
     return hash_of_files(files)
 
 
@@ -45,7 +40,7 @@ def hash_of_files(files: Mapping[str, str]) -> str:
     """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each file by
     name."""
     counted = {name: digest for name, digest in files.items() if _counts(name)}
-    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+    return json_digest(counted)
 
 
 def _counts(name: str) -> bool:
@@ -89,31 +84,6 @@ def open_regular(path: Path, most: int) -> BufferedReader:
         return path.open("rb")
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
-
-
-def plain(value: Any, *, safe: bool = False) -> Any:
-    """Return a value as JSON has it: numbers that are not finite are None, times are texts.
-
-    Args:
-        safe: also return whole numbers above 2**53 as texts, which browsers would round.
-    """
-    if isinstance(value, bool | str | None):
-        return value
-    if isinstance(value, numbers.Integral):
-        whole = int(value)
-        return str(whole) if safe and abs(whole) > MAX_SAFE else whole
-    if isinstance(value, numbers.Real):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry, safe=safe) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry, safe=safe) for entry in value]
-    return plain(vars(value), safe=safe) if is_dataclass(value) else str(value)
-
-
-def json_text(value: Any, *, safe: bool = False, **options: Any) -> str:
-    """Return a value as JSON, see ``plain``; ``options`` are those of ``json.dumps``."""
-    return json.dumps(plain(value, safe=safe), **{"ensure_ascii": False} | options)
 
 
 def parse_json(text: str | bytes) -> Any:

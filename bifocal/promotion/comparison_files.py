@@ -3,14 +3,13 @@ JSON."""
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from bifocal.durable import write_text
+from bifocal.durable import write_json, write_text
 from bifocal.promotion.comparison import Comparison, Difference, metric_label
 from bifocal.report.sections import Block, Page, Section, render
 
@@ -61,7 +60,7 @@ def write_comparison(
         "comparisons": [_numbers(comparison) for comparison in comparisons],
         "trainings": {name: [vars(one) for one in ones] for name, ones in trainings.items()},
     }
-    write_text(folder / "comparison.json", json.dumps(numbers, indent=2) + "\n")
+    write_json(folder / "comparison.json", numbers)
 
 
 def _latex(comparisons: Sequence[Comparison]) -> str:

@@ -1,12 +1,12 @@
 """Export of a ranking model: an ONNX graph from features or pixels to scores."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from bifocal.durable import write_json
 from bifocal.export.backbone import export_images
 from bifocal.export.graphs.parity import LENGTHS, Parity, compare_graph
 from bifocal.export.graphs.write import (
@@ -51,8 +51,7 @@ def export_head(model_directory: Path, folder: Path) -> None:
     run_in_fresh_process(_export, model_directory, folder / GRAPH)
     check_shapes(folder / GRAPH, input_shapes(model_directory))
     config = load_config(model_directory, "ranking head")
-    content = {name: config[name] for name in ("task", "labels")}
-    (folder / LABELS).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    write_json(folder / LABELS, {name: config[name] for name in ("task", "labels")})
 
 
 def compare_head(model_directory: Path, file: Path, seed: int) -> Iterator[Parity]:

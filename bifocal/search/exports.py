@@ -1,6 +1,5 @@
 """Export of a collection to other tools: a Parquet table with vectors, described in Croissant."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets.base import META
-from bifocal.durable import file_digest, new_folder
+from bifocal.durable import file_digest, new_folder, write_json
 from bifocal.search.collection.collection import Collection
 
 BLOCK = 1024
@@ -104,9 +103,7 @@ def _write_croissant(collection: Collection, directory: Path) -> None:
             }
         ],
     }
-    (directory / "croissant.json").write_text(
-        json.dumps(content, indent=2) + "\n", encoding="utf-8"
-    )
+    write_json(directory / "croissant.json", content)
 
 
 def _croissant_field(field: pa.Field) -> dict[str, Any]:

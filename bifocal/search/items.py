@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from bifocal.datasets.base import META
-from bifocal.durable import open_inside, path_inside
-from bifocal.onnx.files import plain
+from bifocal.durable import open_inside, path_inside, plain
 
 CACHED = 4096
 """Items whose facts stay in memory."""

@@ -3,7 +3,6 @@ torch."""
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from bifocal.durable import write_json
 from bifocal.onnx.text.captions import (
     DTYPES,
     Array,
@@ -75,7 +75,7 @@ def write_store(
 ) -> None:
     """Write encoded captions; ``batches`` are of ``BATCH`` captions each, in the order of
     ``caption_ids``."""
-    (directory / FORMAT).write_text(json.dumps(asdict(text_format), indent=2) + "\n")
+    write_json(directory / FORMAT, text_format)
     fields = [
         pa.field("caption_id", pa.int64()),
         pa.field("values", pa.list_(pa.from_numpy_dtype(DTYPES[text_format.name]))),

@@ -1,6 +1,5 @@
 """Checkpoints of a training: exact resume, SIGTERM, and the hook that copies them elsewhere."""
 
-import json
 import signal
 import sys
 import threading
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bifocal.durable import write_json
 from bifocal.progress import log_line
 from bifocal.serialization import read_tensors, write_tensors
 from bifocal.training.distributed import World
@@ -169,7 +169,7 @@ class RunState:
         position = {"epoch": progress.epoch + 1, "step": progress.step}
         if self.world.is_main:
             save_checkpoint(state, self.modules, self.optimizer, progress._asdict())
-            report.write_text(json.dumps(position | dict(batch)))
+            write_json(report, position | dict(batch))
         raise FloatingPointError(
             f"the loss is {value} at epoch {position['epoch']}, step {position['step']}; the "
             f"batch is described in {report} and the state is in {state}: lower the learning "

@@ -1,15 +1,13 @@
 """Data of a training in one call: dataset, features and text of a corpus, for scripts and
 notebooks."""
 
-import json
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CorpusReader
-from bifocal.durable import write_once
+from bifocal.durable import json_digest, write_once
 from bifocal.features import FeatureWriter
 from bifocal.features.extraction import write_features
 from bifocal.onnx.image_limits import max_pixels
@@ -61,8 +59,7 @@ def prepare_inputs(
 
 
 def _once(home: Path, name: str, made_from: list[Any], write: Callable[[Path], None]) -> Path:
-    digest = sha256(json.dumps(made_from, sort_keys=True, default=str).encode()).hexdigest()
-    folder = home / f"{name}-{digest[:10]}"
+    folder = home / f"{name}-{json_digest(made_from)[:10]}"
     write_once(folder, write)
     return folder
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from bifocal.durable import write_json
 from bifocal.progress import log_line
 from bifocal.serving.canary.decision import Decision, Rule, decide
 from bifocal.serving.canary.report import Report, metric_json
 from bifocal.serving.canary.services import read_reports
 from bifocal.serving.service.settings import read_keys
 from components.cluster.steps import VERDICT, CanaryParams
-from runtime.artifacts import write_json
 from runtime.mlflow import (
     RegisteredVersion,
     alias_lock,

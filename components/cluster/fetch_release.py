@@ -5,7 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from runtime.artifacts import MANIFEST, write_json
+from bifocal.durable import write_json
+from runtime.artifacts import MANIFEST
 from runtime.mlflow import get_version_number
 from runtime.mlflow.releases import COLLECTION, HUBNESS, INDEX, download_release
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bifocal.datasets import read_dataset
+from bifocal.durable import write_json
 from bifocal.evaluation.rank_tables import training_hashes
 from bifocal.features import open_features
 from bifocal.progress import log_line
@@ -18,7 +19,7 @@ from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from components.cluster.policies import PromotionPolicy
 from components.cluster.steps import ACCEPTED, PromoteParams
-from runtime.artifacts import artifact_hash, write_json
+from runtime.artifacts import artifact_hash
 from runtime.mlflow import (
     alias_lock,
     get_version,

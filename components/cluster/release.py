@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from bifocal.durable import write_json
 from bifocal.progress import log_line
-from runtime.artifacts import write_json
 from runtime.mlflow import get_version_number
 from runtime.mlflow.releases import log_release, read_digest
 from runtime.spec import Params

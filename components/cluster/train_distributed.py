@@ -1,16 +1,15 @@
 """Step train_distributed: run."""
 
-import json
 import os
 import shutil
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from kubeflow.trainer import TrainerClient
 
+from bifocal.durable import json_digest
 from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
 from runtime.artifacts import MANIFEST, artifact_hash
 from runtime.identity import image_key
@@ -36,8 +35,7 @@ def run(
     storage = Storage()
     code = image_key(TRAIN_EMBEDDING)
     hashes = {name: artifact_hash(path) for name, path in inputs.items()}
-    text = json.dumps([hashes, params.model_dump(mode="json"), code], sort_keys=True)
-    identity = sha256(text.encode()).hexdigest()[:16]
+    identity = json_digest([hashes, params.model_dump(mode="json"), code])[:16]
     folder = f"{settings.folder}/{identity}"
     if not storage.exists(f"{folder}/{MODEL}/{MANIFEST}"):
         for name, path in inputs.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from bifocal.datasets import read_dataset
+from bifocal.durable import write_json
 from bifocal.evaluation.base import (
     Result,
     Subject,
@@ -29,7 +30,7 @@ from bifocal.report.sections import render
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from components.evaluate.spec import COMPONENT, EvaluateParams
-from runtime.artifacts import artifact_hash, read_manifest, write_json
+from runtime.artifacts import artifact_hash, read_manifest
 from runtime.mlflow import log_files
 from runtime.spec import flatten
 

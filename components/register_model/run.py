@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from bifocal.durable import write_json
 from components.register_model.spec import RegisterModelParams
-from runtime.artifacts import write_json
 from runtime.mlflow.exported import register_exported
 
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from bifocal.durable import write_json
 from components.register_ranking_head.spec import RegisterRankingHeadParams
-from runtime.artifacts import write_json
 from runtime.mlflow.exported import register_exported
 
 

@@ -1,12 +1,12 @@
 """Stage train_ranking_head: run."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from bifocal.datasets import read_dataset
+from bifocal.durable import write_json
 from bifocal.features import open_features
 from bifocal.ranking_heads.labeled import LabeledFeatures
 from bifocal.ranking_heads.model import new_ranking_model, save_head
@@ -93,9 +93,7 @@ def run(
     predictions.insert(1, "label", test.labels * len(test.groups))
     predictions.to_parquet(ranking_metrics / "predictions.parquet")
     pd.concat(histories).to_csv(ranking_metrics / "history.csv", index=False)
-    (ranking_metrics / "metrics.json").write_text(
-        json.dumps(report, indent=2, sort_keys=True) + "\n"
-    )
+    write_json(ranking_metrics / "metrics.json", report)
     return metrics
 
 

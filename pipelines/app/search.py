@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
-from bifocal.onnx.files import json_text
+from bifocal.durable import json_text
 from bifocal.progress import printable
 from pipelines.app.run_folder import ARTIFACTS, check_picture, latest_run, run_option
 

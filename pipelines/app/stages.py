@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from bifocal.durable import write_text
+from bifocal.durable import write_json
 from components.catalog import configurable_components, pipeline_components
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS, write_parameters
 from runtime import parameters
@@ -79,7 +79,7 @@ def run_checked(
         finally:
             seconds = json.loads(file.read_text()) if file.is_file() else {}
             seconds[stage.name] = seconds.get(stage.name, 0.0) + time.monotonic() - start
-            write_text(file, json.dumps(seconds) + "\n")
+            write_json(file, seconds)
         click.secho(f"{title}: {time.monotonic() - start:.0f} s", dim=True, err=True)
 
 

@@ -1,7 +1,6 @@
 """Files rendered from the declarations of the stages: ``dvc.yaml``, the tables of the READMEs,
 versions of packages."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import click
 
+from bifocal.durable import write_json
 from components.catalog import all_components, configurable_components, pipeline_components
 from pipelines import dvc
 from pipelines.commands.project import project_files, project_option
@@ -227,4 +227,4 @@ def packages(file: Path) -> None:
     nothing. 'dvc status' does not update FILE: run 'dvc repro packages' first.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(dvc.versions_and_code(), indent=2, sort_keys=True) + "\n")
+    write_json(file, dvc.versions_and_code())

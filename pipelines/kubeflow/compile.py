@@ -1,15 +1,14 @@
 """The pipeline compiled for Kubeflow Pipelines: one container component per step, from the stage
 declarations."""
 
-import json
 import tempfile
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kfp import compiler, dsl
 
+from bifocal.durable import json_digest
 from components.cluster.steps import FINGERPRINT, NOTIFY
 from pipelines.kubeflow.flows import Flow, FlowName, stages_of
 from pipelines.kubeflow.resources import Resources
@@ -49,12 +48,11 @@ def compile_pipeline(
     sources = {
         component.name: user_paths(component, values, portable=portable) for component in components
     }
-    identity = json.dumps([revision, values], sort_keys=True)
     environment = {
         **resources.environment,
         "BIFOCAL_GIT_COMMIT": revision,
         "BIFOCAL_RUN_NAME": f"{resources.environment.get('MLFLOW_EXPERIMENT_NAME', NAME)} {flow}",
-        "BIFOCAL_PIPELINE": sha256(identity.encode()).hexdigest()[:16],
+        "BIFOCAL_PIPELINE": json_digest([revision, values])[:16],
         TERMINATION_LOG: "/dev/termination-log",
     }
     if resources.checkpoints:

@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
-from hashlib import sha256
 from itertools import combinations, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal
 from kfp import Client
 from pydantic import AfterValidator, Field, TypeAdapter
 
+from bifocal.durable import json_digest
 from pipelines.kubeflow.client import PREFIX, Target, experiment_id, namespace_of, upload_version
 from pipelines.kubeflow.flows import FlowName
 from pipelines.policies import load_yaml_model
@@ -211,7 +211,7 @@ def plan(
             target.resources.service_account,
             target.resources.pipeline_root,
         ]
-        digest = sha256(json.dumps(settings).encode()).hexdigest()[:32]
+        digest = json_digest(settings)[:32]
         description = f"commit {target.revision}, pipelines/kubeflow/schedules.yaml {digest}"
         existing = on_server.pop(name, [])
         same = [

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bifocal.durable import write_json
 from runtime import artifacts, identity, parameters, shared_store
 from runtime.process import is_main_process
 from runtime.s3.remote_files import download_user_files, source_digests
@@ -94,7 +95,7 @@ class ExecutorInput:
             self._write_page(component.pages[0])
         self.output_file.parent.mkdir(parents=True, exist_ok=True)
         outputs = {name: self._output_artifact(name, values) for name, values in metadata.items()}
-        artifacts.write_json(self.output_file, {"artifacts": outputs})
+        write_json(self.output_file, {"artifacts": outputs})
 
     def _write_page(self, page: str) -> None:
         """Copy the file ``page`` of an output to the output ``page``, which is a file instead of a

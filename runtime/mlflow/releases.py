@@ -7,19 +7,17 @@ release: their ids are files in the run of the promotion lock, each written once
 never conflict. A single id is also the name of its file.
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import mlflow
 import pyarrow.parquet as pq
 
-from bifocal.durable import change
+from bifocal.durable import change, json_digest, write_json
 from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.files import hash_of_files, model_hash
@@ -30,7 +28,7 @@ from bifocal.search.index.files import DESCRIPTION as INDEX_DESCRIPTION
 from bifocal.search.index.files import IndexDescription
 from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.live import Deletions
-from runtime.artifacts import MANIFEST, change_manifest, hash_files, write_json
+from runtime.artifacts import MANIFEST, change_manifest, hash_files
 from runtime.mlflow.connection import connect, find_run, mlflow_errors_as_oserror
 from runtime.mlflow.lock import check_lock, lock_run, promotion_lock
 from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion, latest_with, version_tags
@@ -58,7 +56,7 @@ class Release:
     @property
     def digest(self) -> str:
         """SHA-256 over the hashes of the model and of the files."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return json_digest(asdict(self))
 
     def equals(self, other: "Release") -> bool:
         """Whether both have the same model, images, vectors, biases and probabilities; durations do
@@ -159,7 +157,7 @@ class RegistryDeletions(Deletions):
                 )
             digits = wanted[0].encode().hex()
             alone = len(wanted) == 1 and len(digits) <= LONGEST
-            name = ITEM + digits if alone else sha256(json.dumps(wanted).encode()).hexdigest()
+            name = ITEM + digits if alone else json_digest(wanted)
             connect().log_dict(run_id, {KEY: wanted}, f"{DELETIONS}/{name}.json")
         self.include(wanted)
 

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Run
 from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
+from bifocal.durable import json_digest
 from bifocal.progress import log_line
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.checkout import ask_git
@@ -183,8 +183,7 @@ def _stage_or_resumed_run(
         with _run(**options, parent_run_id=parent_id, tags={"stage": stage, **kfp_tags(kfp_run)}):
             yield
         return
-    identity = json.dumps([tags["git_commit"], values], sort_keys=True, default=str)
-    pipeline = sha256(identity.encode()).hexdigest()[:16]
+    pipeline = json_digest([tags["git_commit"], values])[:16]
     parent = find_or_create_parent(client, pipeline)
     try:
         with _run(**options, parent_run_id=parent.info.run_id, tags={"stage": stage}):

@@ -1,6 +1,5 @@
 """Copies of a stage's checkpoints on S3, from which it resumes on another machine."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 from uuid import uuid4
 
-from bifocal.durable import change
+from bifocal.durable import change, json_digest, write_json
 from bifocal.progress import log_line
 from runtime import artifacts
 from runtime.s3.storage import Storage
@@ -134,7 +133,7 @@ class RemoteCheckpoints:
             if (staging / "files").is_dir():
                 self._storage.upload(staging / "files", f"{self.uri}/{self._process}")
             (staging / "index").mkdir()
-            (staging / "index" / INDEX).write_text(json.dumps(index, indent=2))
+            write_json(staging / "index" / INDEX, index)
             self._storage.upload(staging / "index", self.uri)
             unused = {remote for _, remote in self._remote.values()} - set(index.values())
             self._remote = dict(snapshot)
@@ -210,7 +209,6 @@ def _store(fingerprint: Mapping[str, Any], folders: Mapping[str, Path]) -> Remot
         raise ValueError(
             f"{MINUTES} is {text!r}: expected minutes, such as {DEFAULT_MINUTES}"
         ) from error
-    identity = hashlib.sha256(
-        json.dumps(fingerprint, sort_keys=True, default=str).encode()
-    ).hexdigest()
-    return RemoteCheckpoints(f"{root.rstrip('/')}/{identity[:32]}", folders, seconds)
+    return RemoteCheckpoints(
+        f"{root.rstrip('/')}/{json_digest(fingerprint)[:32]}", folders, seconds
+    )

@@ -2,7 +2,6 @@
 tools."""
 
 import hashlib
-import json
 import os
 import shutil
 from base64 import b64encode
@@ -21,6 +20,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
 
+from bifocal.durable import json_digest
 from runtime import artifacts
 from runtime.s3 import multipart
 from runtime.s3.uri import SCHEME, StorageError, check_relative, parse_s3_uri, wrap_s3_errors
@@ -114,7 +114,7 @@ class Storage:
         """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``;
         none is downloaded."""
         lines = [[name, *state] for name, state in sorted(self.objects(uri).items())]
-        return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
+        return json_digest(lines)
 
     def exists(self, uri: str) -> bool:
         """Whether a file is at ``uri``."""

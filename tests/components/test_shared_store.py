@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.datasets import read_dataset
+from bifocal.durable import write_json
 from components.catalog import all_components
 from runtime import artifacts, parameters
 from runtime.shared_store import REFERENCE, resolve
@@ -72,7 +73,7 @@ def test_reference_without_its_files_is_an_error(
     dataset = run("prepare_dataset", tmp_path / "pod")
     place = resolve(dataset)
     manifest = artifacts.read_manifest(place)
-    artifacts.write_json(place / artifacts.MANIFEST, {**manifest, "files": {}})
+    write_json(place / artifacts.MANIFEST, {**manifest, "files": {}})
     with pytest.raises(ValueError, match=r"is not the artifact that .* refers to"):
         resolve(dataset)
     next(place.glob("*.parquet")).unlink()

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
+from bifocal.durable import write_json
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.commands.registry import release
-from runtime.artifacts import artifact_hash, hash_files, write_json
+from runtime.artifacts import artifact_hash, hash_files
 from tests.bifocal.serving.runs import write_run
 
 EMBEDDING = Path("artifacts/embedding")

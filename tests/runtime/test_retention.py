@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.artifacts import artifact_hash, hash_files, write_json
+from bifocal.durable import write_json
+from runtime.artifacts import artifact_hash, hash_files
 from runtime.retention import Unit, artifact_units, checkpoint_units, delete_unit, unneeded
 from runtime.s3.storage import Storage
 

@@ -1,7 +1,6 @@
 """Calibration of scores: how probably a result is relevant, and whether a collection has anything
 like a query."""
 
-import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.durable import write_json
 from bifocal.onnx.files import read_array, read_json, read_whole
 
 Array = NDArray[Any]
@@ -105,7 +105,7 @@ class Calibration(Level):
         """Write ``calibration.json``, and the names if there are some."""
         content = asdict(replace(self, names=None))
         del content["names"]
-        (directory / CALIBRATION).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(directory / CALIBRATION, content)
         if self.names is not None:
             np.save(directory / NAMES, self.names, allow_pickle=False)
 

@@ -1,7 +1,6 @@
 """Files of a collection: names, the description, the table of items, and the states of image
 files."""
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
-from bifocal.durable import write_text
+from bifocal.durable import write_json
 from bifocal.onnx.files import read_json, read_whole
 
 SCHEMA_VERSION = 1
@@ -113,7 +112,7 @@ class Description:
     def write(self, file: Path) -> None:
         """Write the description as JSON; a crash leaves no incomplete file."""
         content = {"schema_version": SCHEMA_VERSION, "dtype": "float16", **asdict(self)}
-        write_text(file, json.dumps(content, indent=2, sort_keys=True) + "\n")
+        write_json(file, content)
 
     @classmethod
     def read(cls, file: Path) -> "Description":

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.durable import replace_file, write_text
+from bifocal.durable import replace_file, write_json
 from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
@@ -80,7 +80,7 @@ class CollectionWriter:
     def _check_started(self) -> None:
         file, content = self.directory / STARTED, json.loads(json.dumps(asdict(self.description)))
         if not file.is_file():
-            write_text(file, json.dumps(content))
+            write_json(file, content)
         elif json.loads(file.read_text()) != content:
             raise ValueError(
                 f"{self.directory} holds shards of another model or root: delete it and start again"

@@ -1,6 +1,5 @@
 """Files of an index: names, the description, reading and writing."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bifocal.durable import write_text
+from bifocal.durable import write_json
 from bifocal.onnx.files import read_json, read_whole
 from bifocal.search.collection.format import ModelIdentity
 
@@ -55,9 +54,7 @@ class IndexDescription:
         content = {"schema_version": SCHEMA_VERSION, **asdict(self)}
         for time in ("p50_ms", "p99_ms"):
             (content["measured"] or {}).pop(time, None)
-        write_text(
-            directory / DESCRIPTION, json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        )
+        write_json(directory / DESCRIPTION, content)
 
     @classmethod
     def read(cls, directory: Path) -> "IndexDescription":

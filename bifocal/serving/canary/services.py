@@ -9,7 +9,7 @@ from socket import IPPROTO_TCP, gaierror, getaddrinfo
 from typing import Any
 from urllib.parse import urlsplit
 
-from bifocal.durable import write_text
+from bifocal.durable import write_json
 from bifocal.http import HTTPStatusError, request
 from bifocal.serving.canary.report import RUNNING, Report
 
@@ -51,7 +51,7 @@ def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
     present ones first."""
     folder.mkdir(parents=True, exist_ok=True)
     for report in reports:
-        write_text(folder / f"{report.id}.json", json.dumps(report.to_json()) + "\n")
+        write_json(folder / f"{report.id}.json", report.to_json())
     present = {report.id for report in reports}
     previous = [
         Report.from_json(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))

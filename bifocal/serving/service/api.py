@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.files import json_text
+from bifocal.durable import json_text
 from bifocal.search.query import Results
 from bifocal.serving.service.bodies import API
 from bifocal.serving.service.handlers import Handlers

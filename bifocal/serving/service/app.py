@@ -3,7 +3,6 @@ metrics."""
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -17,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from bifocal.durable import json_text
 from bifocal.serving.service.admission import CLIENT, Admission, error_response
 from bifocal.serving.service.api import api_router
 from bifocal.serving.service.bodies import API
@@ -106,7 +106,7 @@ def create_app(
         for methods in content["paths"].values():
             for operation in methods.values():
                 operation["responses"].pop("422", None)  # a wrong request is answered with 400
-        return json.dumps(content, separators=(",", ":")).encode()
+        return json_text(content, separators=(",", ":")).encode()
 
     @app.get(f"{API}openapi.json", include_in_schema=False)
     async def openapi() -> Response:

@@ -3,7 +3,6 @@
 A binary tensor is the data behind a JSON header.
 """
 
-import json
 import struct
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
+from bifocal.durable import json_text
 from bifocal.onnx.limits import Limits, chunks
 from bifocal.onnx.pixels import DecodedImage
 from bifocal.serving.service.api import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute, parse_json
@@ -198,7 +198,7 @@ def binary_response(answer: dict[str, Any], vectors: NDArray[np.float32]) -> Res
     (output,) = answer["outputs"]
     data = np.ascontiguousarray(vectors, "<f4").tobytes()
     described = {key: value for key, value in output.items() if key != "data"}
-    text = json.dumps(
+    text = json_text(
         {**answer, "outputs": [{**described, "parameters": {"binary_data_size": len(data)}}]}
     ).encode()
     return Response(

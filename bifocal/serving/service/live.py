@@ -14,7 +14,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.durable import append_line
+from bifocal.durable import append_line, json_text
 from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.turns import Threads, client_of_request
 
@@ -81,7 +81,7 @@ class Deletions:
     def add(self, item_id: str) -> None:
         """Delete an item; it stays deleted after a crash."""
         if self._file is not None:
-            append_line(self._file, json.dumps(item_id))
+            append_line(self._file, json_text(item_id))
         self.include([item_id])
 
     def include(self, item_ids: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
-from bifocal.onnx.files import json_text
+from bifocal.durable import json_text
 from bifocal.progress import printable
 from bifocal.version import install
 

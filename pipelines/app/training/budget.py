@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from bifocal.datasets import read_dataset
+from bifocal.durable import write_json
 from pipelines.app.run_folder import ARTIFACTS
 from pipelines.app.stages import check_stages, run_checked, stages_of_run
 from runtime import parameters
@@ -186,7 +187,7 @@ def fit_budget(
         )
         chosen = choose(seconds - (time.monotonic() - start), count, training, costs)
         known = {"key": key, "choice": asdict(chosen)}
-        file.write_text(json.dumps(known, indent=2) + "\n")
+        write_json(file, known)
     choice = Choice(**known["choice"])
     click.echo(
         f"Budget {seconds / 60:.1f} minutes: images of {choice.size} pixels, {choice.epochs} "

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bifocal.datasets.base import META
 from bifocal.datasets.tables import one_type, typed_texts, with_type
-from bifocal.onnx.files import plain
+from bifocal.durable import plain
 from bifocal.search.collection.sources import files_source
 from bifocal.search.filters import matching_rows
 from tests.bifocal.datasets.corpora.image_folder.writers import picture

@@ -1,21 +1,14 @@
 """Damaged files of a collection, an index and an exported model: one error that names the file."""
 
-import json
-import math
 import random
 import shutil
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.files import json_text, plain
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
@@ -96,46 +89,3 @@ def replace(file: Path, content: bytes) -> None:
     aside = file.with_name("aside")
     aside.write_bytes(content)
     aside.replace(file)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.datetimes(),
-    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(JSON, st.booleans())
-def test_every_value_is_json_that_browsers_read(value: Any, safe: bool) -> None:
-    def check(given: Any, read: Any) -> None:
-        if isinstance(given, dict):
-            assert given.keys() == read.keys()
-            for key, entry in given.items():
-                check(entry, read[key])
-        elif isinstance(given, list):
-            for entry, found in zip(given, read, strict=True):
-                check(entry, found)
-        elif isinstance(given, float) and not math.isfinite(given):
-            assert read is None
-        elif isinstance(given, datetime):
-            assert read == str(given)
-        elif type(given) is int and safe and float(given) in (2.0**53, -(2.0**53)):
-            assert str(read) == str(given)
-        elif type(given) is int and safe and abs(given) > 2**53:
-            assert read == str(given)
-        else:
-            assert (type(read), read) == (type(given), given)
-
-    def refuse(name: str) -> None:
-        raise AssertionError(name)
-
-    text = json_text(value, safe=safe)
-    check(value, json.loads(text, parse_constant=refuse))
-    assert json.loads(json_text(value, safe=safe, ensure_ascii=True)) == json.loads(text)
-
-
-def test_numbers_of_numpy_and_dataclasses_are_json() -> None:
-    measured = Calibration(np.float32(0.5), math.nan, np.int64(2**60), 0, 0, 0, 1, 9)
-    found = plain({"a": (measured, Path("b"))}, safe=True)["a"]
-    assert list(found[0].values())[:3] == [0.5, None, str(2**60)]
-    assert found[1] == "b"

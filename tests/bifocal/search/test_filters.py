@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.onnx.files import plain
+from bifocal.durable import plain
 from bifocal.search.filters import matching_rows
 
 NUMBERS = st.lists(st.integers(0, 99_999), min_size=1, max_size=8)

@@ -8,10 +8,11 @@ import mlflow
 import pytest
 
 from bifocal.datasets import Dataset
+from bifocal.durable import write_json
 from bifocal.promotion.exported_model import ExportedModel
 from components.cluster.promote import run
 from components.cluster.steps import PromoteParams
-from runtime.artifacts import hash_files, write_json
+from runtime.artifacts import hash_files
 from runtime.mlflow import (
     RELEASE_TAG,
     VETO,

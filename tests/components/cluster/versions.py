@@ -10,9 +10,10 @@ import yaml
 from mlflow.models import Model
 
 from bifocal.datasets import Dataset
+from bifocal.durable import write_json
 from components.cluster.policies import PromotionPolicy
 from components.cluster.promote import PromotionDecision, promote
-from runtime.artifacts import artifact_hash, hash_files, write_json
+from runtime.artifacts import artifact_hash, hash_files
 from runtime.mlflow import EVALUATION_DIR, get_version
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, write_model
 

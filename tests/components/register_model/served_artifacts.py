@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from PIL import Image
 
+from bifocal.durable import write_json
 from bifocal.text import Vocabulary
 from runtime import artifacts
 
@@ -53,9 +54,7 @@ def backbone(file: Path, size: int) -> None:
         helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
         str(file),
     )
-    artifacts.write_json(
-        file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"}
-    )
+    write_json(file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"})
 
 
 def encoded(pixels: NDArray[np.uint8]) -> str:
@@ -79,7 +78,7 @@ def make_artifacts(folder: Path) -> tuple[Path, Path]:
     Vocabulary(WORDS).save(partial / Vocabulary.FILE)
     artifacts.commit(partial, folder / "onnx", {"inputs": {}})
     partial = artifacts.open_partial(folder / "metrics", {})
-    artifacts.write_json(partial / "metrics.json", REPORT)
+    write_json(partial / "metrics.json", REPORT)
     (partial / "MODEL_CARD.md").write_text(
         "# A model\n\n## Data, parameters and lineage\n\n- code: c0de\n"
     )

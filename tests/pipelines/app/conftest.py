@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bifocal.datasets.corpora import Scenes
+from bifocal.durable import write_json
 from pipelines.app import bifocal
 from runtime import artifacts
 
@@ -69,9 +70,7 @@ def pictures(photos: Path, tmp_path: Path) -> Path:
 def write_manifest(artifact: Path) -> None:
     """Write the manifest of an artifact, which the demo does not have."""
     files = artifacts.hash_files(artifact)
-    artifacts.write_json(
-        artifact / artifacts.MANIFEST, {"schema_version": 1, "metrics": {}, "files": files}
-    )
+    write_json(artifact / artifacts.MANIFEST, {"schema_version": 1, "metrics": {}, "files": files})
 
 
 Command = Callable[..., Result]

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from bifocal.datasets import Dataset
+from bifocal.durable import write_json
 from bifocal.serving.canary import services as module
 from bifocal.serving.canary.report import ReleaseIdentity, Report
 from bifocal.serving.canary.services import _addresses, read_reports
 from pipelines.__main__ import main
-from runtime.artifacts import write_json
 from runtime.mlflow.registry import RELEASE_TAG
 from tests.bifocal.serving.canary.reports import BAD, GOOD, report_of, serve_reports
 from tests.components.cluster.versions import POLICY, decisions, number_of, register

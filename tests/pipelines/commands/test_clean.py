@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 from mlflow import MlflowClient
 
+from bifocal.durable import write_json
 from pipelines.commands.project import RETENTION
 from pipelines.commands.registry import clean
 from pipelines.policies import PROMOTION
-from runtime.artifacts import artifact_hash, hash_files, write_json
+from runtime.artifacts import artifact_hash, hash_files
 from runtime.mlflow.connection import connect
 from runtime.mlflow.registry import RELEASE_TAG
 from runtime.mlflow.retention import UNNEEDED

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
+from bifocal.durable import write_json
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import FIELDS, write_states
@@ -21,7 +22,7 @@ from components.cluster import fetch_release, find_release
 from components.cluster import release as release_step
 from components.cluster.steps import FETCH_RELEASE, FetchReleaseParams, FindReleaseParams
 from pipelines.app.serve_sources import ReleaseSource, open_source
-from runtime.artifacts import artifact_hash, hash_files, write_json
+from runtime.artifacts import artifact_hash, hash_files
 from runtime.mlflow.releases import describe_release
 from runtime.spec import Params
 from tests.bifocal.serving.runs import write_run

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bifocal.durable import write_json
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.serialization import (
     WEIGHTS_FILE,
@@ -41,7 +42,7 @@ def truncate(file: Path) -> None:
 def raise_version(file: Path) -> None:
     """Write the manifest of a later version of the project."""
     manifest = json.loads(file.read_text())
-    artifacts.write_json(file, manifest | {"schema_version": 99})
+    write_json(file, manifest | {"schema_version": 99})
 
 
 DAMAGES: list[tuple[Callable[[Path], None], str, str, str]] = [

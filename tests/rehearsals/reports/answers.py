@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import bifocal
-from bifocal.onnx.files import json_text
+from bifocal.durable import json_text
 from bifocal.onnx.text.captions import tokenize
 from bifocal.search.filters import matching_rows
 from bifocal.search.keywords import Keywords

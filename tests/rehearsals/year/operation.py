@@ -15,6 +15,7 @@ import onnx
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
+from bifocal.durable import write_json
 from bifocal.monitoring import Artifacts, Monitor, Thresholds
 from bifocal.onnx.files import model_hash
 from bifocal.search.collection.collection import Collection
@@ -24,7 +25,7 @@ from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.commands.registry import clean as clean_command
 from pipelines.policies import load_thresholds
-from runtime.artifacts import hash_files, write_json
+from runtime.artifacts import hash_files
 from runtime.mlflow import alias_lock, get_version_number, make_champion, remove_lock, roll_back
 from runtime.mlflow.releases import read_digest
 from tests.bifocal.serving.runs import negate_output

@@ -1,0 +1,53 @@
+"""Values as JSON: their text, their file, and their hash."""
+
+import json
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from bifocal.durable.files import write_text
+
+MAX_SAFE = 2**53
+"""Largest whole number of which browsers know the neighbors."""
+
+
+def plain(value: Any, *, safe: bool = False) -> Any:
+    """Return a value as JSON has it: numbers that are not finite are None, times are texts.
+
+    Args:
+        safe: also return whole numbers above 2**53 as texts, which browsers would round.
+    """
+    if isinstance(value, bool | str | None):
+        return value
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+        return str(whole) if safe and abs(whole) > MAX_SAFE else whole
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry, safe=safe) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry, safe=safe) for entry in value]
+    return plain(vars(value), safe=safe) if is_dataclass(value) else str(value)
+
+
+def json_text(value: Any, *, safe: bool = False, **options: Any) -> str:
+    """Return a value as JSON, see ``plain``; ``options`` are those of ``json.dumps``."""
+    return json.dumps(plain(value, safe=safe), **{"ensure_ascii": False} | options)
+
+
+def write_json(file: Path, value: Any, indent: int = 2) -> None:
+    """Write a value as indented JSON, see ``plain``; a crash leaves the old file or the new one."""
+    write_text(file, json_text(value, indent=indent, sort_keys=True, ensure_ascii=True) + "\n")
+
+
+def json_digest(value: Any) -> str:
+    """Return the SHA-256 of a value as JSON; the order of its keys has no effect.
+
+    Its bytes identify artifacts: they are those of ``json.dumps``, where NaN is not None.
+    """
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
