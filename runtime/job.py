@@ -1,7 +1,6 @@
 """Jobs of commands: a stage, a shard, or the merge of shards, on the artifacts of a workspace."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +14,27 @@ from runtime.spec import Component
 from runtime.stage import Job
 
 
-@dataclass(frozen=True)
 class Workspace:
     """Folder of the artifacts; one on S3 has local copies of the artifacts that a stage reads or
     writes."""
 
-    address: str
-
-    def __post_init__(self) -> None:
-        if is_remote(self.address) and under_torchrun():
+    def __init__(self, address: str) -> None:
+        self.address, self.remote = address, is_remote(address)
+        if self.remote and under_torchrun():
             raise ValueError(
-                f"--artifacts {self.address}: torchrun needs a local folder that all its "
-                "processes see"
+                f"--artifacts {address}: torchrun needs a local folder that all its processes see"
             )
-
-    def path(self, artifact: str) -> Path:
-        """Local path of an artifact."""
-        return (
-            cache_path(self.address) if is_remote(self.address) else Path(self.address)
-        ) / artifact
+        self.folder = cache_path(address) if self.remote else Path(address)
 
     def download(self, paths: Iterable[Path]) -> None:
         """Make local copies of artifacts equal to the artifacts on S3; do nothing for a local
         folder."""
-        for path in paths if is_remote(self.address) else ():
+        for path in paths if self.remote else ():
             Storage().download(f"{self.address}/{path.name}", path)
 
     def upload(self, paths: Iterable[Path]) -> None:
         """Upload local copies of artifacts to S3; do nothing for a local folder."""
-        for path in paths if is_remote(self.address) else ():
+        for path in paths if self.remote else ():
             Storage().upload(path, f"{self.address}/{path.name}")
 
 
@@ -57,9 +48,9 @@ def stage_job(
     return Job(
         component,
         parameters.validate(section, [component])[component.name],
-        inputs={name: workspace.path(name) for name in component.inputs},
+        inputs={name: workspace.folder / name for name in component.inputs},
         outputs={
-            name: workspace.path(artifact_name(name, shard) if shard else name)
+            name: workspace.folder / (artifact_name(name, shard) if shard else name)
             for name in component.outputs
         },
         values=values,
@@ -81,9 +72,9 @@ def merge_job(
         merge_step,
         merge_step.params(seed=values["seed"]),
         inputs={
-            f"shard_{i}": workspace.path(artifact_name(merged, f"{i}/{count}"))
+            f"shard_{i}": workspace.folder / artifact_name(merged, f"{i}/{count}")
             for i in range(1, count + 1)
         },
-        outputs={merged: workspace.path(merged)},
+        outputs={merged: workspace.folder / merged},
         values=values,
     )

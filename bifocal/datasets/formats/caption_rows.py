@@ -66,7 +66,8 @@ class CaptionRows:
         if matched.rule:
             log_line(f"{table.name}: {matched.rule}")
 
-        def read(row: Mapping[str, Any]) -> None:
+        def read(record: tuple[str, Mapping[str, Any]]) -> None:
+            place, row = record
             name = _name(row.get(columns.image))
             if name is None:
                 given = shown(row.get(columns.image))
@@ -92,12 +93,14 @@ class CaptionRows:
             for column in columns.others:
                 values.setdefault(column, row.get(column))
 
+        known = list[tuple[str, tuple[str, Mapping[str, Any]]]]()
         for (place, row), name in zip(table.rows, names, strict=True):
-            if name is not None and name not in matched.images:
+            if name is None or name in matched.images:
+                known.append((place, (place, row)))
+            else:
                 reason = f"{shown(name)} {NO_IMAGE}"
                 self.missing.append(RejectedEntry("caption", place, reason))
-            else:
-                read_entries("caption", [(place, row)], read, self.rejected)
+        read_entries("caption", known, read, self.rejected)
 
     def _texts(
         self, row: Mapping[str, Any], columns: CaptionColumns, needs_captions: bool, place: str
