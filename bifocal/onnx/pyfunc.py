@@ -118,7 +118,7 @@ class Ranker(ImageGraph):
         self.labels: list[str] = read_json(directory / LABELS)["labels"]
 
 
-class RankerModel:
+class RankingPredictor:
     """``predict`` of a registered ranking head."""
 
     def __init__(self, ranker: Ranker, limits: Limits | None = None) -> None:
@@ -151,7 +151,7 @@ def ranks_images(directory: Path) -> bool:
     return (directory / GRAPH).is_file()
 
 
-class PairScorerModel:
+class PairPredictor:
     """``predict`` of a registered model that has no vector for an image: rows are pairs.
 
     To rank images for a sentence, repeat the sentence in one row per image; to rank sentences for
@@ -256,7 +256,7 @@ def _blocks(
         yield [(number, rows) for number, rows in members if rows], list(block)
 
 
-class Servable(Protocol):
+class Predictor(Protocol):
     """A model with ``predict``; ``columns`` are the accepted ones, of
     ``bifocal.onnx.encoders.INPUTS``."""
 
@@ -272,7 +272,7 @@ class Servable(Protocol):
         """Return an input of two rows."""
 
 
-class EmbedderModel:
+class EmbeddingPredictor:
     """``predict`` of a registered model with one vector per sentence and per image."""
 
     def __init__(self, embedder: Embedder, limits: Limits | None = None) -> None:
@@ -302,16 +302,16 @@ class EmbedderModel:
         return pd.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
 
 
-def open_model(directory: Path, limits: Limits | None = None) -> Servable:
+def open_model(directory: Path, limits: Limits | None = None) -> Predictor:
     """Return an exported model: it returns embeddings, scores of pairs, or a ranking head's
     scores."""
     if ranks_images(directory):
-        return RankerModel(Ranker(directory), limits)
+        return RankingPredictor(Ranker(directory), limits)
     if scores_pairs(directory):
-        return PairScorerModel(PairScorer(directory), limits)
-    return EmbedderModel(Embedder(directory), limits)
+        return PairPredictor(PairScorer(directory), limits)
+    return EmbeddingPredictor(Embedder(directory), limits)
 
 
-def _load_pyfunc(data_path: str) -> Servable:
+def _load_pyfunc(data_path: str) -> Predictor:
     """Load a model with the limits of this process."""
     return open_model(Path(data_path), Limits.of_process())

@@ -15,14 +15,14 @@ from bifocal.onnx import pyfunc
 class PyfuncErrors:
     """A model whose errors are MLflow's: status 400 for a wrong input, else 500."""
 
-    def __init__(self, model: pyfunc.Servable) -> None:
+    def __init__(self, model: pyfunc.Predictor) -> None:
         self.model = model
 
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Return one embedding or score for each row, see ``EmbedderModel`` and
-        ``PairScorerModel``."""
+        """Return one embedding or score for each row, see ``EmbeddingPredictor`` and
+        ``PairPredictor``."""
         try:
             return self.model.predict(model_input, params)
         except ValueError as error:

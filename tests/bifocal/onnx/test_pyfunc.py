@@ -16,7 +16,7 @@ from bifocal.onnx import pyfunc
 from bifocal.onnx.encoders import Embedder, PairScorer
 from bifocal.onnx.limits import Limits
 from bifocal.onnx.pixels import read_pixels
-from bifocal.onnx.pyfunc import EmbedderModel, PairScorerModel, open_model
+from bifocal.onnx.pyfunc import EmbeddingPredictor, PairPredictor, open_model
 from bifocal.text import Vocabulary
 
 SIZE = 3
@@ -63,7 +63,7 @@ def test_an_encoder_of_pixels_takes_images_and_no_features(exported: Path) -> No
     (exported / "preprocessing.json").write_text(
         json.dumps({"size": SIZE, "interpolation": "bicubic"})
     )
-    model = EmbedderModel(Embedder(exported))
+    model = EmbeddingPredictor(Embedder(exported))
     assert model.columns == ("text", "image")
     image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=np.uint8))
     expected = np.asarray(
@@ -84,7 +84,7 @@ def test_an_encoder_of_pixels_takes_images_and_no_features(exported: Path) -> No
 
 
 def test_without_a_graph_for_them_images_are_not_taken(exported: Path) -> None:
-    model = EmbedderModel(Embedder(exported))
+    model = EmbeddingPredictor(Embedder(exported))
     assert model.columns == ("text",)
     with pytest.raises(ValueError, match="row 1 has image; this model accepts text"):
         model.predict(pd.DataFrame({"text": ["a dog", None], "image": [None, "x"]}))
@@ -194,7 +194,7 @@ def test_each_row_has_the_score_of_its_pair(
     monkeypatch.setattr(pyfunc, "IMAGES", 3)
     monkeypatch.setattr(pyfunc, "SENTENCES", 4)
     model = open_model(exported_pairs)
-    assert isinstance(model, PairScorerModel)
+    assert isinstance(model, PairPredictor)
     assert model.columns == ("text", "image", "features")
     generator = np.random.default_rng(4)
     rows, expected = [], []
@@ -220,11 +220,11 @@ def test_each_row_has_the_score_of_its_pair(
 
 
 def test_the_example_is_accepted(exported_pairs: Path) -> None:
-    model = PairScorerModel(PairScorer(exported_pairs))
+    model = PairPredictor(PairScorer(exported_pairs))
     assert model.example().columns.tolist() == ["text", "image"]
     assert len(model.predict(model.example())) == 2
     (exported_pairs / "preprocessing.json").unlink()
-    model = PairScorerModel(PairScorer(exported_pairs))
+    model = PairPredictor(PairScorer(exported_pairs))
     assert model.example().columns.tolist() == ["text", "features"]
 
 
@@ -257,7 +257,7 @@ def test_other_rows_are_refused(exported_pairs: Path, row: dict[str, object], me
 
 
 def test_equal_images_count_once_for_the_limit_of_pixels(exported_pairs: Path) -> None:
-    model = PairScorerModel(PairScorer(exported_pairs), Limits(total_pixels=9))
+    model = PairPredictor(PairScorer(exported_pairs), Limits(total_pixels=9))
     frame = pd.DataFrame({"text": ["w1", "w2"], "image": [encoded_color(1), encoded_color(1)]})
     assert len(model.predict(frame)) == 2
     with pytest.raises(ValueError, match="the images up to row 1 have 18 pixels"):

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from bifocal.features import FeatureWriter
-from bifocal.onnx.pyfunc import RankerModel, open_model
+from bifocal.onnx.pyfunc import RankingPredictor, open_model
 from bifocal.ranking_heads.model import build_ranking_model, save_head
 from components.export_ranking_head.run import run
 from components.export_ranking_head.spec import ExportRankingHeadParams
@@ -29,7 +29,7 @@ CELLS: dict[str, Any] = {
 
 def export(
     folder: Path, backbone: Any, metadata: dict[str, Any], dim: int
-) -> tuple[torch.nn.Module, RankerModel]:
+) -> tuple[torch.nn.Module, RankingPredictor]:
     """Export a model of random weights; return it and the served model."""
     features, head, onnx = (folder / name for name in ("features", "head", "onnx"))
     features.mkdir()
@@ -46,7 +46,7 @@ def export(
         < 1e-4
     )
     served = open_model(onnx)
-    assert isinstance(served, RankerModel)
+    assert isinstance(served, RankingPredictor)
     return model, served
 
 

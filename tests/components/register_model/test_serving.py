@@ -22,7 +22,7 @@ from mlflow_server import free_port
 
 from bifocal.onnx import encoders
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.pyfunc import EmbedderModel
+from bifocal.onnx.pyfunc import EmbeddingPredictor
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams
 from runtime.mlflow import stage_run
@@ -142,7 +142,9 @@ def test_served_model_embeds_text_images_and_features_without_torch(
                 time.sleep(0.3)
         rows = [{"text": "A dog runs."}, {"text": "a zebra"}, {"text": "dog"}]
         expected = (
-            EmbedderModel(Embedder(onnx_files)).predict(pd.DataFrame(rows))["embedding"].tolist()
+            EmbeddingPredictor(Embedder(onnx_files))
+            .predict(pd.DataFrame(rows))["embedding"]
+            .tolist()
         )
         np.testing.assert_allclose([row["embedding"] for row in predict(port, rows)], expected)
         regions = np.arange(12.0).reshape(3, 4)
