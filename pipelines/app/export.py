@@ -34,7 +34,7 @@ def export_command(
 
     onnx is the graphs, with what turns sentences and images into their inputs; the model card is
     README.md, which the Hugging Face hub reads. parquet is a table with vectors, which Qdrant,
-    pgvector, LanceDB and mlcroissant import.
+    pgvector and LanceDB import.
     """
     if name == "parquet":
         from bifocal.search.collection.collection import Collection

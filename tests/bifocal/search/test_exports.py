@@ -45,26 +45,11 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     return Collection.open(directory)
 
 
-def test_mlcroissant_loads_the_items(
-    collection: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    import mlcroissant  # takes a second
-
-    assert export_collection(collection, tmp_path / "export") == ITEMS
-    dataset = mlcroissant.Dataset(jsonld=tmp_path / "export" / "croissant.json")
-    records = list(dataset.records("items"))
-    assert [record["items/item_id"].decode() for record in records] == NAMES
-    assert [text.decode() for text in records[0]["items/captions"]] == ['a "red" star', "two"]
-    assert records[0]["items/meta_year"] == 1990
-    assert records[0]["items/image"].decode().endswith(NAMES[0])
-    for record, vector in zip(records, collection.vectors[:ITEMS].astype(np.float32), strict=True):
-        np.testing.assert_allclose(np.array(record["items/vector"]), vector)
-    assert not [entry for entry in caplog.records if entry.levelname == "ERROR"]
-
-
 def test_the_table_keeps_types_and_names_files(collection: Collection, tmp_path: Path) -> None:
-    export_collection(collection, tmp_path / "export")
+    assert export_collection(collection, tmp_path / "export") == ITEMS
     stored = pq.read_table(tmp_path / "export" / "items.parquet")
+    vectors = np.stack(stored["vector"].to_numpy())
+    np.testing.assert_array_equal(vectors, collection.vectors[:ITEMS].astype(np.float32))
     assert stored.schema.field("meta_year").type == pa.int16()
     assert stored.schema.field("vector").type == pa.list_(pa.float32(), DIM)
     first = stored.slice(0, 1).to_pylist()[0]
