@@ -303,10 +303,10 @@ def test_setting_changes_one_entry_of_a_list(tmp_path: Path) -> None:
     ],
 )
 def test_a_text_above_a_limit_is_refused_at_once(text: str, message: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(YAMLError, match=message):
         load_yaml(text)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_aliases_within_the_limits_are_those_of_pyyaml() -> None:

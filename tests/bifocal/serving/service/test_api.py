@@ -265,7 +265,7 @@ def test_levels_are_limited() -> None:
 
 @pytest.mark.parametrize("piece", [b'"', b'\\"', b"\\", b'"\\\\"', b'"\\', b"a", b"[", b"{", b":"])
 def test_the_time_is_linear(piece: bytes) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises((HTTPException, ValueError)):
         parse_json(b'"' + piece * (4_000_000 // len(piece)))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
