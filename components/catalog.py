@@ -1,10 +1,12 @@
 """Discovery of the components, and the pipeline's graph, which follows from the names of inputs and
 outputs."""
 
+from collections.abc import Mapping
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from bifocal.registry import suggest
 from components.cluster import steps
@@ -39,22 +41,25 @@ def configurable_components() -> dict[str, Component]:
     }
 
 
-def pipeline_components(pipeline: str = "embedding") -> tuple[Component, ...]:
-    """Stages of a pipeline in topological order; independent stages are in alphabetical order."""
+def pipeline_components(
+    pipeline: str = "embedding", values: Mapping[str, Any] | None = None
+) -> tuple[Component, ...]:
+    """Stages of a pipeline in topological order; independent stages are in alphabetical order.
+
+    Valid parameters leave out the stages whose outputs no other one reads.
+    """
     stages = configurable_components()
     writer = {output: name for name, stage in stages.items() for output in stage.outputs}
-    needed: set[str] = set()
+    graph: dict[str, list[str]] = {}
     waiting = list(_last_stages(pipeline))
     while waiting:
-        name = waiting.pop()
-        needed.add(name)
-        waiting += [writer[artifact] for artifact in stages[name].inputs]
-    graph = {
-        name: [writer[artifact] for artifact in stage.inputs]
-        for name, stage in stages.items()
-        if name in needed
-    }
-    return tuple(stages[name] for name in TopologicalSorter(graph).static_order())
+        stage = stages[waiting.pop()]
+        inputs = stage.inputs if values is None else stage.used_inputs(values)
+        graph[stage.name] = [writer[artifact] for artifact in inputs]
+        waiting += graph[stage.name]
+    # The order of the names decides between independent stages.
+    ordered = {name: graph[name] for name in stages if name in graph}
+    return tuple(stages[name] for name in TopologicalSorter(ordered).static_order())
 
 
 def final_component(pipeline: str) -> Component:

@@ -29,9 +29,11 @@ PATIENCE = 0.5
 """Seconds after which no process is still writing an unreadable table."""
 
 
-def dvc_components(pipeline: str = "embedding") -> list[Component]:
+def dvc_components(
+    pipeline: str = "embedding", values: Mapping[str, Any] | None = None
+) -> list[Component]:
     """Stages of DVC: a pipeline without components that have side effects."""
-    return [component for component in pipeline_components(pipeline) if not component.side_effects]
+    return [stage for stage in pipeline_components(pipeline, values) if not stage.side_effects]
 
 
 def recipe_folder(recipe: Path) -> Path:
@@ -43,7 +45,7 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
     """Return the text of a ``dvc.yaml`` for ``folder``, relative to the root of the repository (""
     is the root)."""
     home = PurePosixPath(folder)
-    components = dvc_components(values["pipeline"])
+    components = dvc_components(values["pipeline"], values)
     plots: list[Any] = [_plot(plot) for component in components for plot in component.plots]
     document = {
         "stages": {
@@ -116,7 +118,7 @@ def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath)
         "deps": [
             *component.user_paths(values[component.name]).values(),
             *(file for file in modules if not file.startswith(("..", ".venv"))),
-            *(str(home / "artifacts" / name) for name in component.inputs),
+            *(str(home / "artifacts" / name) for name in component.used_inputs(values)),
         ],
         "params": [*(sections if at_root else [{str(home / "params.yaml"): sections}]), packages],
         "outs": [str(home / "artifacts" / name) for name in component.outputs],

@@ -117,14 +117,14 @@ def train_missing(systems: Sequence[System]) -> None:
         click.echo(f"{title}; log: {(run / LOG).as_posix()}", err=True)
         run.mkdir(parents=True, exist_ok=True)
         with (run / LOG).open("a", encoding="utf-8") as log, redirect_stderr(log):
-            run_stages(run, values, _stages(values["pipeline"]), sources)
+            run_stages(run, values, _stages(values), sources)
         sources.append(run)
 
 
-def _stages(pipeline: str) -> list[Component]:
+def _stages(values: Mapping[str, Any]) -> list[Component]:
     """Return the evaluation, and the stages that it needs, in order."""
     needed, stages = set[str](), list[Component]()
-    for stage in reversed(pipeline_components(pipeline)):
+    for stage in reversed(pipeline_components(values["pipeline"], values)):
         if stage.name == LAST or needed & {*stage.outputs}:
             needed |= {*stage.inputs}
             stages.insert(0, stage)

@@ -45,10 +45,12 @@ def stage_job(
     S3."""
     local = download_user_files(values, component)
     section = {"seed": local["seed"], component.name: local[component.name]}
+    params = parameters.validate(section, [component])[component.name]
+    unused = params.unused_inputs
     return Job(
         component,
-        parameters.validate(section, [component])[component.name],
-        inputs={name: workspace.folder / name for name in component.inputs},
+        params,
+        inputs={name: workspace.folder / name for name in component.inputs if name not in unused},
         outputs={
             name: workspace.folder / (artifact_name(name, shard) if shard else name)
             for name in component.outputs

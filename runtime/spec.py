@@ -1,6 +1,7 @@
 """Declaration of a component: parameters, artifacts, DVC stage and Kubeflow component; imports
 pydantic, not torch."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -74,6 +75,12 @@ class Params(StrictModel):
     def shardable(self) -> bool:
         """Whether merged shards equal one unsharded run, for a component with ``merge_step``."""
         return True
+
+    @property
+    def unused_inputs(self) -> frozenset[str]:
+        """Inputs that ``run`` does not read with these values: a stage that only writes such inputs
+        does not run."""
+        return frozenset()
 
     def conflicts(self) -> Iterable[str]:
         """Return contradictions between valid parts; unlike a pydantic validator, it may import
@@ -169,6 +176,15 @@ class Component:
     def entry_modules(self) -> tuple[str, ...]:
         """Modules that it starts with; its code is these and all that they import."""
         return (f"{self.package}.{self.name}.spec", self.module, *self.code_modules)
+
+    def typed(self, section: Mapping[str, Any], seed: int) -> Params:
+        """Return the validated parameters of a section."""
+        return self.params.model_validate_json(json.dumps({"seed": seed, **section}))
+
+    def used_inputs(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the inputs that it reads with valid parameters of the pipeline."""
+        unused = self.typed(values[self.name], values["seed"]).unused_inputs
+        return tuple(name for name in self.inputs if name not in unused)
 
     def user_paths(self, section: Mapping[str, Any]) -> dict[Location, str]:
         """Return the user paths of ``section`` that are set, each by its location in the

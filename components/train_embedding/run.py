@@ -35,8 +35,8 @@ def run(
     dataset: Path,
     features: Path,
     text: Path,
-    sorter: Path,
     embedding: Path,
+    sorter: Path | None = None,
 ) -> dict[str, float]:
     """Train on "train", choose the epoch on "val", write the model and its history; return the best
     epoch's metrics."""
@@ -46,7 +46,7 @@ def run(
         trained = train_members(
             lambda seed: _new_model(params, inputs, seed, device),
             lambda: [
-                TrainingPhase(**build_parts(phase, sorter=load_sorter(sorter)))
+                TrainingPhase(**build_parts(phase, sorter=sorter and load_sorter(sorter)))
                 for phase in params.phases
             ],
             inputs,

@@ -1,11 +1,15 @@
 """Stage train_embedding: parameters, inputs and outputs."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
+
+RANK_LOSS = re.compile(r"\b(MeanAveragePrecision|Recall|Spearman)Loss\b|\w:\w")
+"""Losses that take a sorter, and classes of the user, which may; a compilation imports neither."""
 
 
 class PhaseParams(StrictModel):
@@ -124,6 +128,11 @@ class TrainEmbeddingParams(Params):
         description="least time between two checkpoints inside an epoch, in s: work that a "
         "killed run can lose; 0 for one after every step",
     )
+
+    @property
+    def unused_inputs(self) -> frozenset[str]:
+        losses = str([phase.loss.model_dump() for phase in self.phases])
+        return frozenset() if RANK_LOSS.search(losses) else frozenset({"sorter"})
 
     def conflicts(self) -> Iterator[str]:
         from bifocal.registry import all_arguments

@@ -34,9 +34,9 @@ def run(
     *,
     dataset: Path,
     features: Path,
-    sorter: Path,
     ranking_head: Path,
     ranking_metrics: Path,
+    sorter: Path | None = None,
 ) -> dict[str, float]:
     """Train on "train", choose the epoch on "val", evaluate on "test", and return metrics in [-1,
     1]."""
@@ -59,9 +59,9 @@ def run(
         )
         # A sorter for each training: a loss may fine-tune it.
         own_sorter = (
-            load_sorter(sorter)
-            if params.sorter is None
-            else build("bifocal.sorters", params.sorter)
+            build("bifocal.sorters", params.sorter)
+            if params.sorter
+            else sorter and load_sorter(sorter)
         )
         result = fit_and_test(
             model,

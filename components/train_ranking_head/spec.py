@@ -96,6 +96,10 @@ class TrainRankingHeadParams(Params):
         "killed run can lose; 0 for one after every step",
     )
 
+    @property
+    def unused_inputs(self) -> frozenset[str]:
+        return frozenset() if self.sorter is None else frozenset({"sorter"})
+
     def conflicts(self) -> Iterator[str]:
         from bifocal.ranking_heads.model import backbone_conflicts, sorter_conflicts
 

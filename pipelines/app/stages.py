@@ -22,9 +22,10 @@ from runtime.stage import Job, run_stage
 SECONDS = "seconds.json"
 
 
-def stages_of_run() -> tuple[Component, ...]:
-    """Return the stages that write the artifacts of a run; registration is none of them."""
-    return tuple(stage for stage in pipeline_components() if not stage.side_effects)
+def stages_of_run(values: Mapping[str, Any] | None = None) -> tuple[Component, ...]:
+    """Return the stages that write the artifacts of a run; valid parameters leave out those that
+    it does not need, and registration is none of them."""
+    return tuple(stage for stage in pipeline_components(values=values) if not stage.side_effects)
 
 
 def check_stages(values: Mapping[str, Any], stages: Iterable[Component]) -> None:

@@ -109,8 +109,8 @@ def train_command(
     shown = recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe
     click.echo(f"recipe: {shown}, {reasons}", err=True)
     use_store_of(folder)
-    stages = stages_of_run()
-    run_stages(folder, values, [stage for stage in stages if stage.name == "prepare_dataset"])
+    first = [stage for stage in stages_of_run() if stage.name == "prepare_dataset"]
+    run_stages(folder, values, first)
     counts = Counter(read_dataset(folder / ARTIFACTS / "dataset").images["split"])
     if problem := missing_splits(
         counts, dict.fromkeys(["train", "val", values["evaluate"]["split"]])
@@ -118,7 +118,7 @@ def train_command(
         raise ValueError(f"{directory} cannot be trained on: {problem}")
     if seconds is not None:
         values = fit_budget(seconds, start, folder, values)
-    run_stages(folder, values, stages)
+    run_stages(folder, values, stages_of_run(values))
     images = Collection.open(folder / ARTIFACTS / "collection").description.items
     from rich.console import Console
 

@@ -110,9 +110,7 @@ def refuse_drawn_scenes(values: Mapping[str, Any], flow: "FlowName") -> None:
     nobody named."""
     from pipelines.kubeflow.flows import stages_of
 
-    reads_data = any(
-        stage.name == "prepare_dataset" for stage in stages_of(flow, values["pipeline"])
-    )
+    reads_data = any(stage.name == "prepare_dataset" for stage in stages_of(flow, values))
     if reads_data and split(values["prepare_dataset"]["corpus"])[0] == "Scenes":
         raise ValueError(
             f"the flow {flow} would train drawn scenes: name your images by --project or "

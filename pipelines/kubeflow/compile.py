@@ -12,7 +12,7 @@ from bifocal.durable import json_digest
 from components.cluster.steps import FINGERPRINT, NOTIFY
 from pipelines.kubeflow.flows import Flow, FlowName, stages_of
 from pipelines.kubeflow.resources import Resources
-from pipelines.kubeflow.tasks import TaskFactory, typed
+from pipelines.kubeflow.tasks import TaskFactory
 from pipelines.policies import PROMOTION
 from runtime import parameters
 from runtime.process import TERMINATION_LOG
@@ -38,7 +38,7 @@ def compile_pipeline(
     override, or in place if ``resources`` name no repository. ``policy_file`` decides on
     promotions.
     """
-    components = stages_of(flow, values["pipeline"])
+    components = stages_of(flow, values)
     portable = bool(resources.repository)
     if not portable:
         values = {
@@ -86,7 +86,7 @@ def user_paths(
     paths = sorted(set(component.user_paths(section).values()))
     if not portable:
         return paths
-    for reason in typed(component, section, values["seed"]).local_files():
+    for reason in component.typed(section, values["seed"]).local_files():
         raise parameters.ParameterError(f"{component.name}: {reason}")
     for path in paths:
         if not is_remote(path) and (

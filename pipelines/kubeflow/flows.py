@@ -142,7 +142,7 @@ class Flow:
         self.task(CLEAN, settings).after(self.fingerprint)
 
     def _stages(self) -> list[str]:
-        return [component.name for component in pipeline_components(self.values["pipeline"])]
+        return [component.name for component in stages_of("train", self.values)]
 
     def _registration(self) -> Mapping[str, Any]:
         section: Mapping[str, Any] = self.values[final_component(self.values["pipeline"]).name]
@@ -152,7 +152,7 @@ class Flow:
         """Add stages with their user files, and with ``optional`` inputs that they do not
         declare."""
         chosen = set(names)
-        for component in pipeline_components(self.values["pipeline"]):
+        for component in stages_of("train", self.values):
             if component.name not in chosen:
                 continue
             # The flow refresh has no features: its model was trained by another run.
@@ -234,9 +234,10 @@ def clean_settings(resources: Resources, policy: RetentionPolicy, model: str) ->
     }
 
 
-def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
-    """Return the stages that a flow may run, in order."""
-    components = pipeline_components(pipeline)
+def stages_of(flow: FlowName, values: Mapping[str, Any]) -> list[Component]:
+    """Return the stages that a flow may run with valid parameters, in order."""
+    pipeline = values["pipeline"]
+    components = pipeline_components(pipeline, values)
     names = {component.name for component in components}
     if flow not in ("train", "clean") and not names >= set(SEARCH):
         raise ValueError(

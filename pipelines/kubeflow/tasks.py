@@ -17,7 +17,7 @@ from runtime.identity import image_key
 from runtime.kubeflow.executor import CODE, PAGE, PARAMETERS, SCORES
 from runtime.kubeflow.node import SETTINGS, NodeSettings
 from runtime.process import processes_of_one_machine
-from runtime.spec import Component, Params
+from runtime.spec import Component
 
 RUN_ID = "KFP_RUN_ID"
 STRING, ARTIFACT = "String", "Artifact"
@@ -110,7 +110,7 @@ class TaskFactory:
         if (
             component.merge_step is None
             or step.shards == 1
-            or not typed(component, section, self.seed).shardable
+            or not component.typed(section, self.seed).shardable
         ):
             return self(component, section, **inputs)
         shards = {
@@ -120,11 +120,6 @@ class TaskFactory:
             for number in range(1, step.shards + 1)
         }
         return self(all_components()[component.merge_step], {}, **shards)
-
-
-def typed(component: Component, section: Mapping[str, Any], seed: int) -> Params:
-    """Return the validated parameters of a component."""
-    return component.params.model_validate_json(json.dumps({"seed": seed, **section}))
 
 
 def _type_of(value: Any) -> str:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import yaml
 
+from components.catalog import pipeline_components
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.flows import FlowName
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 VALUES = parameters.load(ROOT / "params.yaml")
 SMALL_VALUES = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
+STAGES = pipeline_components(values=VALUES)
+"""Stages of the default pipeline."""
 Documents = tuple[dict[str, Any], dict[str, Any]]
 """A compiled pipeline, and the Kubernetes settings of each executor."""
 

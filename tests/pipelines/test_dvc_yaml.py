@@ -41,13 +41,23 @@ def test_a_recipe_of_a_ranking_head_gets_the_stages_of_its_pipeline() -> None:
     )
     names = [
         "prepare_dataset",
-        "pretrain_sorter",
         "extract_features",
         "train_ranking_head",
         "export_ranking_head",
     ]
     assert list(document["stages"]) == ["packages", *names]
     assert document["metrics"] == ["artifacts/ranking_metrics/metrics.json"]
+
+
+def test_a_sorter_is_a_stage_if_a_loss_reads_it() -> None:
+    values = load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
+    stages = yaml.safe_load(render(values))["stages"]
+    assert "artifacts/sorter" in stages["train_embedding"]["deps"]
+    assert stages["pretrain_sorter"]["outs"] == ["artifacts/sorter"]
+    values["train_embedding"]["phases"][0]["loss"] = "HardestTripletLoss"
+    stages = yaml.safe_load(render(values))["stages"]
+    assert "artifacts/sorter" not in stages["train_embedding"]["deps"]
+    assert "pretrain_sorter" not in stages
 
 
 def test_an_unknown_pipeline_is_an_error() -> None:
@@ -89,6 +99,6 @@ def test_a_dry_run_of_a_fresh_clone_lists_every_stage(
         stages = repo.reproduce(dry=True, force=True)
     assert {stage.name for stage in stages} == {
         "packages",
-        *(stage.name for stage in dvc_components()),
+        *(stage.name for stage in dvc_components(values=load(ROOT / "params.yaml"))),
     }
     assert [path.name for path in (tmp_path / "artifacts").iterdir()] == [PACKAGES_FILE]

@@ -14,7 +14,7 @@ from runtime.stage import Job
 
 ROOT = Path(__file__).parents[2]
 SMALL = yaml.safe_load((ROOT / "tests" / "small.yaml").read_text())
-SHARED = ["prepare_dataset", "extract_features", "vectorize_captions", "pretrain_sorter"]
+SHARED = ["prepare_dataset", "extract_features", "vectorize_captions"]
 
 
 def write_recipe(name: str, loss: dict[str, object]) -> Path:
@@ -64,7 +64,7 @@ def test_equal_stages_run_once_and_finished_ones_are_kept(stages: list[tuple[str
         [*SHARED, *last]
     )
     others = ["triplet/seed-1", "infonce/seed-2", "triplet/seed-2"]
-    assert stages[6:] == [(stage, folder) for folder in others for stage in last]
+    assert stages[5:] == [(stage, folder) for folder in others for stage in last]
     assert load(Path("runs/mine/triplet/seed-2/params.yaml"))["train_embedding"]["seed"] == 2
     assert load(Path("runs/mine/triplet/seed-2/params.yaml"))["seed"] == 1
     assert Path("runs/mine/triplet/seed-2/artifacts/dataset/file").read_text().startswith("dataset")
@@ -90,7 +90,7 @@ def test_trainings_of_make_repro_and_damaged_links_are_found(stages: list[tuple[
     repro = Path("runs/mine/infonce")
     (repro / "artifacts").mkdir(parents=True)
     (repro / "params.yaml").write_text(yaml.safe_dump(dict(system.values)))
-    running.run_stages(repro, dict(system.values), seeds._stages("embedding"))
+    running.run_stages(repro, dict(system.values), seeds._stages(system.values))
     stages.clear()
     seeds.train_missing([system])
     assert stages == []

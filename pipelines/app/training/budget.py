@@ -169,8 +169,8 @@ def fit_budget(
     The stages before the choice run here. A later start of the same training goes on with its
     choice.
     """
-    stages, file = stages_of_run(), folder / FILE
-    check_stages(values, stages)
+    check_stages(values, stages_of_run())
+    stages, file = stages_of_run(values), folder / FILE
     run_checked(folder, values, [stage for stage in stages if stage.name in BEFORE])
     images = read_dataset(folder / ARTIFACTS / "dataset")
     count, training = len(images.images), len(images.split("train").images)

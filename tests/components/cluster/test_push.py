@@ -154,13 +154,14 @@ def test_pushed_artifacts_are_pulled_elsewhere_and_no_stage_runs_again(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = {}
-    for name in [output for stage in pipeline_components() for output in stage.outputs]:
+    values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"seed": 7})
+    stages = pipeline_components(values=values)
+    for name in [output for stage in stages for output in stage.outputs]:
         path = tmp_path / "run" / name
         partial = artifacts.open_partial(path, {})
         (partial / "content.bin").write_bytes(name.encode() * 100)
         artifacts.commit(partial, path, {})
         outputs[name] = path
-    values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"seed": 7})
     dvc_lock = tmp_path / "dvc_lock"
     params = PushParams(seed=7, values=values)
     monkeypatch.setenv("KFP_RUN_ID", "run-1")

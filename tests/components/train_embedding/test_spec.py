@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from bifocal import registry
+from components.train_embedding.spec import COMPONENT, RANK_LOSS, TrainEmbeddingParams
 from runtime import parameters
 from runtime.parameters import ParameterError
 
@@ -29,6 +30,25 @@ def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
     ]
     assert isinstance(params, TrainEmbeddingParams)
     return params
+
+
+@pytest.mark.parametrize("name", registry.registered("bifocal.losses"))
+def test_the_losses_that_take_a_sorter_are_known_without_their_import(name: str) -> None:
+    takes = registry.accepts("bifocal.losses", name, "sorter")
+    assert bool(RANK_LOSS.search(str([{"name": name}]))) == takes
+
+
+@pytest.mark.parametrize(
+    ("loss", "unused"),
+    [
+        ("InfoNCELoss", {"sorter"}),
+        ({"name": "WeightedSumLoss", "losses": ["InfoNCELoss"]}, {"sorter"}),
+        ({"name": "WeightedSumLoss", "losses": ["InfoNCELoss", "RecallLoss"]}, set()),
+        ("bifocal.losses:RecallLoss", set()),
+    ],
+)
+def test_a_sorter_is_read_for_a_loss_on_ranks(loss: Any, unused: set[str]) -> None:
+    assert validated({"loss": loss}).unused_inputs == unused
 
 
 @pytest.mark.parametrize(

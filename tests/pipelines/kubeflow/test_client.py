@@ -8,12 +8,11 @@ import yaml
 from click.testing import CliRunner
 from kfp import Client
 
-from components.catalog import pipeline_components
 from pipelines.__main__ import main
 from pipelines.kubeflow import client as cluster
 from pipelines.kubeflow import resources, schedule
 from pipelines.kubeflow.client import PREFIX, Target, submit
-from tests.pipelines.compiled import REVISION, ROOT
+from tests.pipelines.compiled import REVISION, ROOT, STAGES
 from tests.pipelines.kubeflow_stub import serve
 
 CPU, GPU = (f"registry.example/bifocal@sha256:{digit * 64}" for digit in "12")
@@ -79,7 +78,7 @@ def test_run_submits_a_version_of_the_pipeline_to_the_cluster(
         name: executor["container"]
         for name, executor in pipeline["deploymentSpec"]["executors"].items()
     }
-    stages = {stage.name for stage in pipeline_components()}
+    stages = {stage.name for stage in STAGES}
     assert {part for container in containers.values() for part in container["command"]} >= stages
     assert {container["image"] for container in containers.values()} == {CPU, GPU}
     assert "accelerator" not in containers["exec-evaluate"]["resources"]

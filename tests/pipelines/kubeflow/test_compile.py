@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.catalog import all_components, pipeline_components
+from components.catalog import all_components
 from components.cluster.steps import TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
@@ -14,6 +14,8 @@ from runtime.identity import image_key
 from tests.pipelines.compiled import (
     REVISION,
     ROOT,
+    SMALL_VALUES,
+    STAGES,
     VALUES,
     Documents,
     arguments,
@@ -29,12 +31,10 @@ MERGE = all_components()["extract_features"].merge_step
 
 def test_each_stage_depends_on_the_writers_of_its_inputs(default: Documents) -> None:
     tasks = tasks_of(default[0])
-    writer = {
-        output: task_name(stage.name) for stage in pipeline_components() for output in stage.outputs
-    }
-    for stage in pipeline_components():
+    writer = {output: task_name(stage.name) for stage in STAGES for output in stage.outputs}
+    for stage in STAGES:
         task = tasks[task_name(stage.name)]
-        expected = {name: writer[name] for name in stage.inputs}
+        expected = {name: writer[name] for name in stage.used_inputs(VALUES)}
         producers = {
             name: source["taskOutputArtifact"]["producerTask"]
             for name, source in task["inputs"].get("artifacts", {}).items()
@@ -43,11 +43,16 @@ def test_each_stage_depends_on_the_writers_of_its_inputs(default: Documents) -> 
         assert set(task["dependentTasks"]) == (set(expected.values()) or {"fingerprint"})
 
 
+def test_a_sorter_is_pretrained_if_a_loss_reads_it(default: Documents) -> None:
+    assert "pretrain-sorter" not in tasks_of(default[0])
+    tasks = tasks_of(documents(compile_text(SMALL_VALUES))[0])  # has a loss on ranks
+    sorter = tasks["train-embedding"]["inputs"]["artifacts"]["sorter"]["taskOutputArtifact"]
+    assert sorter == {"producerTask": "pretrain-sorter", "outputArtifactKey": "sorter"}
+
+
 def test_push_reads_every_output_of_the_pipeline(default: Documents) -> None:
     inputs = tasks_of(default[0])["push"]["inputs"]["artifacts"]
-    assert sorted(inputs) == sorted(
-        name for stage in pipeline_components() for name in stage.outputs
-    )
+    assert sorted(inputs) == sorted(name for stage in STAGES for name in stage.outputs)
 
 
 def test_promotion_follows_registration_and_gets_the_policy(default: Documents) -> None:
@@ -71,7 +76,7 @@ def test_promotion_follows_registration_and_gets_the_policy(default: Documents) 
 def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_argument(
     default: Documents,
 ) -> None:
-    for stage in pipeline_components():
+    for stage in STAGES:
         given = arguments(tasks_of(default[0])[task_name(stage.name)])
         assert json.loads(given["parameters"]) == {
             "seed": VALUES["seed"],
@@ -84,12 +89,12 @@ def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_ar
 
 
 def test_a_changed_section_changes_the_arguments_of_one_stage(default: Documents) -> None:
-    other, _ = compiled(pretrain_sorter={"length": 77})
+    other, _ = compiled(export_onnx={"tolerance": 0.5})
     tasks = tasks_of(default[0])
     changed = [
         name for name, task in tasks_of(other).items() if arguments(task) != arguments(tasks[name])
     ]
-    assert sorted(changed) == sorted(["push", "pretrain-sorter"])
+    assert sorted(changed) == sorted(["push", "export-onnx"])
 
 
 def test_compilation_gives_equal_bytes_and_no_path_of_this_machine() -> None:

@@ -42,7 +42,7 @@ def test_each_stage_fetches_its_user_files_by_their_fingerprint() -> None:
             # A new commit changes no argument of the step, so Kubeflow takes it from the cache.
             assert "revision" not in given
             assert tasks[fetch]["cachingOptions"]["enableCache"]
-    assert "artifacts" not in tasks["pretrain-sorter"]["inputs"]
+    assert "user_files" not in tasks["vectorize-captions"]["inputs"]["artifacts"]
     assert {"user_files_prepare_dataset", "user_files_extract_features"} <= set(
         tasks["push"]["inputs"]["artifacts"]
     )

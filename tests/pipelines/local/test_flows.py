@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from components.catalog import pipeline_components
 from pipelines.kubeflow.flows import SEARCH, FlowName, stages_of
 from pipelines.local.runner import LocalRun
 from pipelines.local.task import TaskState
-from tests.pipelines.compiled import compile_text
+from tests.pipelines.compiled import STAGES, VALUES, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
-TRAINING = {stage.name for stage in pipeline_components()} - {"prepare_dataset", *SEARCH}
+TRAINING = {stage.name for stage in STAGES} - {"prepare_dataset", *SEARCH}
 
 
 def execute(
@@ -185,4 +184,4 @@ def test_a_pipeline_without_a_collection_has_no_refresh() -> None:
     with pytest.raises(
         ValueError, match="flow refresh needs a collection, but the pipeline ranking_head has none"
     ):
-        stages_of("refresh", "ranking_head")
+        stages_of("refresh", {**VALUES, "pipeline": "ranking_head"})

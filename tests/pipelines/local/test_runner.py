@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from components.catalog import pipeline_components
 from pipelines.kubeflow import resources
 from pipelines.local import runner
 from pipelines.local.engine import Exit, HostEngine, Pod
 from pipelines.local.runner import LocalRun
 from pipelines.local.task import TaskState
-from tests.pipelines.compiled import REVISION, compile_text
+from tests.pipelines.compiled import REVISION, STAGES, VALUES, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
 STEP = resources.load().default
-STAGES = [*(stage.name for stage in pipeline_components()), "release", "promote"]
-TASKS = [name.replace("_", "-") for name in STAGES]
+STEPS = [*(stage.name for stage in STAGES), "release", "promote"]
+TASKS = [name.replace("_", "-") for name in STEPS]
 
 
 @dataclass
@@ -57,10 +56,10 @@ def test_every_step_runs_once_after_the_writers_of_its_inputs(
     states, _ = execute(tmp_path, engine, parallel)
     assert set(states) == {*TASKS, "fingerprint", "notify"}
     assert set(states.values()) == {TaskState.COMPLETE}
-    assert sorted(engine.started) == sorted([*STAGES, "fingerprint", "notify"])
-    for stage in pipeline_components():
-        for name in stage.inputs:
-            writer = next(other.name for other in pipeline_components() if name in other.outputs)
+    assert sorted(engine.started) == sorted([*STEPS, "fingerprint", "notify"])
+    for stage in STAGES:
+        for name in stage.used_inputs(VALUES):
+            writer = next(other.name for other in STAGES if name in other.outputs)
             assert engine.started.index(writer) < engine.started.index(stage.name)
             entry = engine.messages[stage.name]["inputs"]["artifacts"][name]["artifacts"][0]
             assert f"/{writer.replace('_', '-')}/" in entry["uri"]
@@ -144,7 +143,7 @@ def test_another_image_runs_every_step_again(tmp_path: Path) -> None:
     execute(tmp_path, FakeEngine())
     engine = FakeEngine(digest="second")
     states, _ = execute(tmp_path, engine)
-    assert sorted(engine.started) == sorted([*STAGES, "fingerprint", "notify"])
+    assert sorted(engine.started) == sorted([*STEPS, "fingerprint", "notify"])
     assert TaskState.CACHED not in states.values()
 
 

@@ -53,10 +53,12 @@ class Run:
         """
         linked = self.home / CHECKOUT / "runs" / self.name / "artifacts"
         linked.mkdir(parents=True, exist_ok=True)
-        for component in pipeline_components(self.values["pipeline"]):
+        for component in pipeline_components(self.values["pipeline"], self.values):
             if component.name == before:
                 return
-            inputs = {artifact: self.folders[artifact] for artifact in component.inputs}
+            inputs = {
+                artifact: self.folders[artifact] for artifact in component.used_inputs(self.values)
+            }
             folder = self._folder(component.name, inputs)
             with _locked(folder):
                 if not (folder / component.outputs[-1] / MANIFEST).is_file():
