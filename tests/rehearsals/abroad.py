@@ -123,7 +123,8 @@ def run(*command: object) -> None:
 
 
 def outcomes(setting: Setting, tests: Sequence[str], workers: int) -> dict[str, str]:
-    """Run the tests in a setting; return "passed", "failed" or "skipped" by test."""
+    """Run the tests in a setting; return "passed", "failed" or "skipped" by test. ``OSError`` if no
+    test ran."""
     with machine(setting) as (folder, python, environment), TemporaryDirectory() as results:
         Path(results).chmod(0o777)
         report, log = Path(results, "junit.xml"), LOGS / f"{setting.name}.log"
@@ -142,12 +143,11 @@ def outcomes(setting: Setting, tests: Sequence[str], workers: int) -> dict[str, 
                 stderr=subprocess.STDOUT,
                 check=False,
             )
-        if not report.is_file():
+        cases = ElementTree.parse(report).iter("testcase") if report.is_file() else ()
+        found = {f"{case.get('classname')}::{case.get('name')}": _outcome(case) for case in cases}
+        if not found:
             raise OSError(log.read_text(errors="replace")[-2000:])
-        return {
-            f"{case.get('classname')}::{case.get('name')}": _outcome(case)
-            for case in ElementTree.parse(report).iter("testcase")
-        }
+        return found
 
 
 def _outcome(case: ElementTree.Element) -> str:

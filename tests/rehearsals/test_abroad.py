@@ -21,3 +21,11 @@ def test_tests_run_in_a_setting(name: str, tmp_path: Path, monkeypatch: pytest.M
     found = abroad.outcomes(setting, ["tests/bifocal/durable/test_cached.py"], workers=0)
     assert set(found.values()) == {"passed"}
     assert "100%" in Path(tmp_path, f"{name}.log").read_text()
+
+
+def test_a_setting_without_tests_is_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abroad, "LOGS", tmp_path)
+    with pytest.raises(OSError, match="file or directory not found: absent"):
+        abroad.outcomes(abroad.PLAIN, ["absent"], workers=0)
