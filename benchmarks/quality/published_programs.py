@@ -112,6 +112,9 @@ def _eccv_caption(report: Report) -> None:
         at_most=TOLERANCE,
         reference=f"{len(answers[0]):,} and {len(answers[1]):,} queries; {absent} answers absent",
     )
+    for name, rows, of_coco in zip(("captions", "images"), answers, (5, 1), strict=True):
+        positives = sum(map(len, rows.values())) / len(rows) / of_coco
+        report.add(f"ECCV Caption, positive {name}, relative to COCO", positives, "times")
 
 
 def _meteor(report: Report, flickr8k: Path) -> None:

@@ -1,10 +1,12 @@
 """The hash of the metrics that gave a result."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmarks import render as tables
 from benchmarks.common import Result
@@ -68,3 +70,16 @@ def test_table_marks_values_that_another_measure_gave(tmp_path: Path) -> None:
         False,
     ]
     assert [f"{day}, version 0.0.1 |" in line for line in lines] == [False, False, False, True]
+
+
+def test_values_with_the_published_protocol_are_the_published_ones() -> None:
+    rows = yaml.safe_load((tables.ROOT / "benchmarks" / "reproduced.yaml").read_text())
+    same = [row for row in rows if row["same"] == "yes"]
+    assert len(same) >= 5
+    for row in same:
+        results = tables.read_results(tables.RESULTS / f"{row['benchmark']}.json")
+        (ours,) = (result.value for result in results if result.name == row["ours"])
+        printed = re.findall(r"\d+(?:\.\d+)?", row["published"])[-1]
+        digits = len(printed.partition(".")[2])
+        unit = 10.0**-digits if digits else 2e-4  # a difference of 0 is rounding
+        assert ours == pytest.approx(float(printed), abs=unit), row["published"]
