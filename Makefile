@@ -141,7 +141,7 @@ $(VENV)/peers/ready: requirements/peers.txt | setup
 	$(INSTALL_PEERS) --no-build-isolation-package torchsort
 	touch $@
 
-# Photographs: Flickr8k and the weights in ../shared/data. Finished trainings are kept: run it again to continue.
+# Photographs: Flickr8k and the weights in ../shared/data, at most eight core hours. Finished trainings are kept: run it again to continue.
 leaderboard-flickr8k: setup
 	python -m benchmarks run quality.leaderboard_flickr8k
 

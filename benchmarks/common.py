@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.measures import measure_hash
@@ -87,11 +88,15 @@ class Report:
 
     Args:
         benchmark: name below ``benchmarks``, such as ``speed.text``.
+        protocol: what comparable results have in common, such as a search; results of another
+            protocol are not kept.
     """
 
-    def __init__(self, benchmark: str) -> None:
+    def __init__(self, benchmark: str, protocol: str = "") -> None:
         self.benchmark = benchmark
         self.measure = measure_hash(benchmark)
+        if protocol:
+            self.measure += f"-{sha256(protocol.encode()).hexdigest()[:6]}"
         self.results: list[Result] = []
 
     def add(
@@ -124,7 +129,7 @@ class Report:
 
     def write(self, folder: Path = RESULTS) -> None:
         """Write the results as JSON, one per line. Results of an earlier run that were not measured
-        again are kept, if the metrics that gave them are the same."""
+        again are kept, if metrics and protocol are the same."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.benchmark}.json"
         previous = read_results(file) if file.is_file() else []

@@ -34,14 +34,16 @@ Results = Mapping[str, Tuned]
 
 @dataclass(frozen=True)
 class Row:
-    """A system: its table, name, difference from the paper, parameters, and the row that it is
-    compared with."""
+    """A system: its table, name, difference from the paper, parameters, the row that it is
+    compared with, the system whose search chose its values, and what it reads of an image."""
 
     group: str
     name: str
     differs: str
     values: Mapping[str, Any]
     against: str
+    chosen_for: str
+    reads: str
 
 
 def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, float]) -> str:
@@ -67,9 +69,10 @@ def scenes(results: Results, differs: Mapping[str, str], chance: Mapping[str, fl
     return "\n\n".join(parts) + "\n"
 
 
-def photographs(rows: Sequence[Row], results: Results, record: str = "") -> str:
+def photographs(protocol: str, rows: Sequence[Row], results: Results, record: str = "") -> str:
     """Return the record of photographs; rows without a training keep their lines of ``record``, the
-    earlier text."""
+    earlier text, if it has the same protocol."""
+    kept_record = record if protocol in record else ""
     differs, against = (
         {row.name: row.differs for row in rows},
         {row.name: row.against for row in rows},
@@ -78,26 +81,39 @@ def photographs(rows: Sequence[Row], results: Results, record: str = "") -> str:
         {row.name: results[row.name] for row in rows if row.group == group}
         for group in ("systems", "parts")
     )
-    tables = {
-        group: table(
-            results, {name: differs[name] for name in names}, PHOTOGRAPHS, against, record=record
+    tables = [
+        table(
+            results,
+            {name: differs[name] for name in names},
+            PHOTOGRAPHS,
+            against,
+            record=kept_record,
+            notes={name: note(tuned) for name, tuned in results.items()},
         )
-        for group, names in (("systems", systems), ("changes", changes))
-    }
-    shown = {name for text in tables.values() for name in _lines(text)}
+        for names in (systems, changes)
+    ]
+    shown = {name for text in tables for name in _lines(text)}
     kept = [name for name, tuned in results.items() if name in shown and not tuned.seeds]
     parts = [
         "# Leaderboard on photographs",
         measured() + (f" Measured before this day: {', '.join(kept)}." if kept else ""),
-        tables["systems"],
-        "## Chosen values",
-        choices({name: tuned for name, tuned in systems.items() if name in shown}, record),
-        "## Changes of one part",
-        tables["changes"],
-        gain_table(results, {name: against[name] for name in changes}, record),
+        protocol,
         *_missing({name: tuned for name, tuned in results.items() if name not in shown}),
+        tables[0],
+        "## Chosen values",
+        choices({name: tuned for name, tuned in systems.items() if name in shown}, kept_record),
+        "## Changes of one part",
+        tables[1],
+        gain_table(results, {name: against[name] for name in changes}, kept_record),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def note(tuned: Tuned) -> str:
+    """Return what a row says against its own values."""
+    last = f"best in the last round: {tuned.unfinished} of {len(tuned.seeds)}"
+    edges = f"at an edge: {', '.join(map(_words, tuned.edges))}"
+    return "; ".join([last] * (tuned.unfinished > 0) + [edges] * bool(tuned.edges)) or "-"
 
 
 def table(
@@ -107,8 +123,10 @@ def table(
     against: Mapping[str, str],
     floor: Sequence[Sequence[str]] = (),
     record: str = "",
+    notes: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a Markdown table of the trained systems of ``differs``, and of last lines.
+    """Return a Markdown table of the trained systems of ``differs``, with ``notes``, and of last
+    lines.
 
     The difference in recall sum to the row of ``against`` has a 95 % interval over images and
     seeds. A system that is not trained has its line of ``record``.
@@ -129,8 +147,10 @@ def table(
                 else ["-", "-"]
             )
             cells = [_measure(list(tuned.values()), measure) for measure in measures]
-            rows.append([name, text, str(len(tuned)), *cells, *compared])
+            noted = [] if notes is None else [notes[name]]
+            rows.append([name, text, str(len(tuned)), *cells, *compared, *noted])
     head = ["system", "differs from the paper", "seeds", *measures, "compared with", "difference"]
+    head += [] if notes is None else ["note"]
     return _table([head, *_kept(head, rows, differs, record), *floor])
 
 
@@ -148,7 +168,8 @@ def choices(results: Results, record: str = "") -> str:
             )
             best = f"{tuned.validation[chosen]:.1f}" if chosen else "-"
             edges = ", ".join(_words(name) for name in tuned.edges) or "-"
-            rows.append([name, *factors, f"{recipe:.1f}", best, str(len(tuned.validation)), edges])
+            tried = str(tuned.tried or len(tuned.validation))
+            rows.append([name, *factors, f"{recipe:.1f}", best, tried, edges])
     head = [
         "system",
         *(_words(one.name) for one in fields(Trial)),

@@ -1,27 +1,35 @@
-"""The rows of the leaderboard on photographs: their training, and their measures."""
+"""The rows of the leaderboard on photographs: their inputs, one training, and its measures."""
 
 import copy
+import math
 import random
 import statistics
 import time
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from math import isqrt
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import yaml
+from torch.nn.functional import adaptive_avg_pool2d
 
 from benchmarks import scene_systems
 from benchmarks.common import ROOT
-from benchmarks.leaderboard_page import BASELINE, CORRECTED, Row
+from benchmarks.halving import Budget, IsHopeless, Rounds
+from benchmarks.leaderboard_page import CORRECTED, Row
 from benchmarks.scene_systems import Artifacts, make, measures_file
-from benchmarks.tuning import REPORTED, VALIDATION, Training, stored, with_trial
+from benchmarks.tuning import REPORTED, Search, Training, Trial, read_search, stored, with_trial
 from bifocal.datasets import read_dataset
-from bifocal.features import FeatureStore
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.features.boxes import cell_boxes
+from bifocal.features.extractors.rmac_regions import grid_regions, region_maxima
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
-from bifocal.models import load_model
+from bifocal.models import load_model, save_model
 from bifocal.models.batch import (
     ImageCaptionPairs,
     dual_encoder,
@@ -29,10 +37,19 @@ from bifocal.models.batch import (
     embed_images,
     is_dual_encoder,
 )
+from bifocal.registry import build
+from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.validators import recall_metrics
+from bifocal.training import FitOptions, TrainingInputs, TrainingPhase, new_model, train_phases
+from bifocal.training.initialization.base import initialize
+from bifocal.training.loop import Row as Epoch
+from bifocal.training.members import training_bank
+from bifocal.training.validators import Recall, recall_metrics
+from components.catalog import configurable_components
+from components.train_embedding.spec import TrainEmbeddingParams
 from runtime import parameters
+from runtime.parameters import build_parts
 
 ROWS_FILE = ROOT / "benchmarks" / "quality" / "leaderboard_flickr8k.yaml"
 STAGES = (
@@ -44,30 +61,73 @@ STAGES = (
 )
 GROUPS = ("systems", "parts")
 TIMED_QUERIES = 50
+IMAGES_PER_STEP, TIMED_STEPS = 64, 8
+MEAN, CELLS, RMAC, MAPS = "mean", "cells", "R-MAC", "maps"
+"""What a row reads of an image: the mean cell, a coarser grid of cells, the maxima of R-MAC's
+regions, or the stored maps as they are."""
+SCALES = 2
 
 
-def read_board() -> dict[str, Any]:
-    """Return the file of the rows."""
-    board: dict[str, Any] = yaml.safe_load(ROWS_FILE.read_text())
-    return board
+@dataclass(frozen=True)
+class Board:
+    """Rows, search and budget of the leaderboard on photographs.
+
+    Attributes:
+        images: number of training images, of images that choose, and the seed of the choice.
+        side: cells per side of the coarser grid.
+    """
+
+    rows: tuple[Row, ...]
+    search: Search
+    budget: Budget
+    images: tuple[int, int, int]
+    side: int
+
+    def row(self, name: str) -> Row:
+        """Return the row of a name."""
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def protocol(self) -> str:
+        """What two comparable records have in common, in one line."""
+        train, held_out, _ = self.images
+        search, budget = self.search, self.budget
+        space = ", ".join(
+            f"{name.replace('_', ' ')} {low:g} to {high:g}"
+            for name, (low, high) in {**search.space, **search.closed_form}.items()
+        )
+        return (
+            f"Protocol: {train} training images, {held_out} that choose; {search.trials} trials "
+            f"by halving with factor {budget.reduction}; {budget.steps} steps, a validation after "
+            f"each {budget.steps_per_round}; {self.side} x {self.side} cells; {space}."
+        )
 
 
-@cache
-def read_rows() -> tuple[Row, ...]:
-    """Return the rows of the leaderboard, with the parameters of each."""
-    board = read_board()
+def read_board(file: Path = ROWS_FILE) -> Board:
+    """Return the board of a file of rows, with the parameters of each row."""
+    board = yaml.safe_load(file.read_text())
     base = parameters.load(ROOT / "params.yaml", [ROOT / board["features"]])
-    return tuple(
+    search, budget = board["search"], Budget(**board["budget"])
+    rows = [
         Row(
             group,
             name,
             row["differs"],
-            parameters.merge(base, row["overlay"]),
-            row.get("against", BASELINE),
+            _with_epochs(parameters.merge(base, row["overlay"]), budget.rounds),
+            row["against"],
+            row.get("chosen_for", row["against"] if group == "parts" else name),
+            row.get("reads", MEAN),
         )
         for group in GROUPS
         for name, row in board[group].items()
-    )
+    ]
+    images = (search["images"]["train"], search["images"]["held_out"], search["seed"])
+    return Board(tuple(rows), read_search(search), budget, images, board["side"])
+
+
+def _with_epochs(values: dict[str, Any], rounds: int) -> dict[str, Any]:
+    phases = [{**phase, "epochs": rounds} for phase in values["train_embedding"]["phases"]]
+    return {**values, "train_embedding": {**values["train_embedding"], "phases": phases}}
 
 
 def hold_out(root: Path, folder: Path, train: int, held_out: int, seed: int) -> Path:
@@ -86,56 +146,256 @@ def hold_out(root: Path, folder: Path, train: int, held_out: int, seed: int) -> 
     return folder
 
 
-def inputs_of(values: dict[str, Any], home: Path) -> tuple[dict[str, Path], dict[str, Any]]:
-    """Return dataset, features, texts and sorter of a row, and its parameters, with the lists of
-    ``hold_out``.
+def inputs_of(board: Board, row: Row, home: Path) -> dict[str, Path]:
+    """Return dataset, features, texts and sorter of a row, with the lists of ``hold_out``; make
+    what does not exist.
 
     The features are of all images: the features of an image do not depend on other images.
     """
-    values = copy.deepcopy(values)
+    values = copy.deepcopy(dict(row.values))
     dataset = make("prepare_dataset", values, {}, home)
     features = make("extract_features", values, {"dataset": dataset}, home)
-    corpus, (train, held_out, seed) = values["prepare_dataset"]["corpus"], images_of()
+    corpus, (train, held_out, seed) = values["prepare_dataset"]["corpus"], board.images
     folder = home / f"held_out-{train}-{held_out}-{seed}"
     corpus["root"] = str(hold_out(ROOT / corpus["root"], folder, train, held_out, seed))
     dataset = make("prepare_dataset", values, {}, home)
-    text = make("vectorize_captions", values, {"dataset": dataset}, home)
-    sorter = make("pretrain_sorter", values, {}, home)
-    return {"dataset": dataset, "features": features, "text": text, "sorter": sorter}, values
+    return {
+        "dataset": dataset,
+        "features": pooled(features, row.reads, board.side),
+        "text": make("vectorize_captions", values, {"dataset": dataset}, home),
+        "sorter": make("pretrain_sorter", values, {}, home),
+    }
 
 
-def images_of() -> tuple[int, int, int]:
-    """Return the number of training images, of images that choose, and the seed of the choice."""
-    search = read_board()["search"]
-    return search["images"]["train"], search["images"]["held_out"], search["seed"]
+def pooled(features: Path, reads: str, side: int) -> Path:
+    """Return the folder of what a row reads of stored cells, float16; compute it if it does not
+    exist."""
+    if reads == MAPS:
+        return features
+    folder = features.with_name(f"{features.name}-{reads}-{side if reads == CELLS else ''}")
+    if folder.is_dir():
+        return folder
+    store, partial_folder = FeatureStore(features), folder.with_suffix(".partial")
+    partial_folder.mkdir(exist_ok=True)
+    cells = isqrt(store.regions)
+    kept = side if reads == CELLS else 1
+    regions = grid_regions(cells, cells, SCALES) if reads == RMAC else []
+    boxes = (
+        torch.tensor([[x, y, x + s, y + s] for y, x, s in regions]) / cells
+        if regions
+        else cell_boxes(kept, kept)
+    )
+    metadata = {
+        name: value
+        for name, value in store.metadata.items()
+        if name not in ("regions", "dim", "boxes")
+    } | {"pooled": folder.name}
+    with FeatureWriter(
+        partial_folder, regions=len(boxes), dim=store.dim, metadata=metadata
+    ) as writer:
+        for start in range(len(writer.written), len(store), IMAGES_PER_STEP):
+            rows = range(start, min(start + IMAGES_PER_STEP, len(store)))
+            grid = store.gather(list(rows)).features.float().transpose(1, 2)
+            maps = grid.unflatten(2, (cells, cells))
+            values = (
+                region_maxima(maps, SCALES)
+                if regions
+                else adaptive_avg_pool2d(maps, kept).flatten(2).transpose(1, 2)
+            )
+            for row, image in zip(rows, values.numpy(), strict=True):
+                writer.add(store.image_ids[row], image, boxes.numpy())
+    partial_folder.rename(folder)
+    return folder
 
 
-def of_search(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a row with the epochs of a trial of the search."""
-    fraction, phases = read_board()["search"]["epochs"], values["train_embedding"]["phases"]
-    shorter = [{**phase, "epochs": max(1, round(fraction * phase["epochs"]))} for phase in phases]
-    return {**values, "train_embedding": {**values["train_embedding"], "phases": shorter}}
+def train(
+    board: Board,
+    home: Path,
+    training: Training,
+    is_hopeless: IsHopeless = lambda measure: False,
+    end: float = math.inf,
+) -> dict[str, Any] | None:
+    """Train a row until ``is_hopeless`` or the end of the budget, and keep the weights of the best
+    round of a whole training.
 
+    Return the validation measure by round and the minutes of CPU time. A stored training is read,
+    and asks ``is_hopeless`` the same questions; another one does not start after the time ``end``,
+    and is None.
+    """
+    row = board.row(training.name)
+    asked: list[float] = []
 
-def measures_of(home: Path, training: Training, end: float) -> dict[str, Any] | None:
-    """Return the stored measures of a training; if there are none before the time ``end``, train
-    and measure."""
-    (row,) = (row for row in read_rows() if row.name == training.name)
-    changed = with_trial(row.values, training.trial)
-    changed = of_search(changed) if training.split == VALIDATION else changed
+    def ask(measure: float) -> bool:
+        asked.append(measure)
+        return is_hopeless(measure)
 
     def compute() -> dict[str, Any]:
-        inputs, values = inputs_of(changed, home)
-        embedding = make("train_embedding", {**values, "seed": training.seed}, inputs, home)
-        minutes = float((home / f"{embedding.name}.seconds").read_text()) / 60
-        artifacts = Artifacts(inputs["dataset"], inputs["features"], inputs["text"], embedding)
-        measures = scene_systems.measure(artifacts, training.split, texts=True) | {
-            "minutes": minutes
-        }
-        return measures if training.split == VALIDATION else measures | served(artifacts)
+        inputs, started = inputs_of(board, row, home), time.process_time()
+        values, folder = with_trial(row.values, training.trial), model_folder(training, home)
+        curve = _train(board, values, inputs, training.seed, folder, ask)
+        return {"curve": curve, "minutes": (time.process_time() - started) / 60}
 
-    key = {stage: changed[stage] for stage in STAGES} | {"images": list(images_of())}
-    return stored(measures_file(training, home), key, compute if time.time() < end else None)
+    found = stored(
+        measures_file(training, home),
+        key_of(board, row, training),
+        compute if time.time() < end else None,
+    )
+    for measure in found["curve"][len(asked) :] if found else ():
+        is_hopeless(measure)
+    return found
+
+
+def key_of(board: Board, row: Row, training: Training) -> dict[str, Any]:
+    """Return what the measures of a training depend on."""
+    values = with_trial(row.values, training.trial)
+    budget = [getattr(board.budget, one.name) for one in fields(Budget)]
+    return {stage: values[stage] for stage in STAGES} | {
+        "images": list(board.images),
+        "budget": budget,
+        "reads": [row.reads, board.side],
+    }
+
+
+def model_folder(training: Training, home: Path) -> Path:
+    """Return the folder of the weights of a training."""
+    return home / "models" / measures_file(training, home).stem
+
+
+def _train(
+    board: Board,
+    values: Mapping[str, Any],
+    paths: Mapping[str, Path],
+    seed: int,
+    folder: Path,
+    is_hopeless: IsHopeless,
+) -> list[float]:
+    params = validated(values)
+    inputs = open_inputs(paths, params)
+    model = new_model(params.model, inputs, seed=seed)
+    curve: list[float] = []
+    if params.initialization is not None:
+        closed = build("bifocal.training.initialization", params.initialization)
+        with TemporaryDirectory() as checkpoints:
+            initialize(model, closed, inputs, checkpoints=Path(checkpoints), seed=seed)
+    if params.phases:
+        try:
+            train_phases(
+                model,
+                phases_of(board.budget.steps_per_round, params, paths["sorter"]),
+                inputs,
+                options=FitOptions(
+                    **{one.name: getattr(params, one.name) for one in fields(FitOptions)}
+                ),
+                seed=seed,
+                on_epoch=partial(_report, curve, is_hopeless),
+            )
+        except (_StoppedError, FloatingPointError):
+            return curve or [0.0]
+    else:
+        curve.append(Recall().prepare(inputs)(model)["recall_sum"])
+        is_hopeless(curve[-1])
+    save_model(folder, model)
+    if bank := training_bank(model, inputs, params.hubness, seed):
+        bank.write(folder)
+    return curve
+
+
+def validated(values: Mapping[str, Any]) -> TrainEmbeddingParams:
+    """Return the typed section of the training."""
+    params = parameters.validate(values, configurable_components().values())["train_embedding"]
+    assert isinstance(params, TrainEmbeddingParams)
+    return params
+
+
+def open_inputs(paths: Mapping[str, Path], params: TrainEmbeddingParams) -> TrainingInputs:
+    """Return the inputs of a training."""
+    return TrainingInputs.open(paths["dataset"], paths["features"], paths["text"], params.precision)
+
+
+def phases_of(steps: int, params: TrainEmbeddingParams, sorter: Path) -> list[TrainingPhase]:
+    """Return the phases of a row, with batches in rounds of ``steps`` steps."""
+    built = [
+        TrainingPhase(**build_parts(phase, sorter=load_sorter(sorter))) for phase in params.phases
+    ]
+    return [
+        replace(phase, batches=Rounds(phase.batches, steps), validator=phase.validation)
+        for phase in built
+    ]
+
+
+class _StoppedError(Exception):
+    """A hopeless trial stops."""
+
+
+def _report(curve: list[float], is_hopeless: IsHopeless, epoch: Epoch) -> None:
+    curve.append(epoch["monitor"])
+    if is_hopeless(curve[-1]):
+        raise _StoppedError
+
+
+def reported(
+    board: Board, home: Path, training: Training, minutes: float, end: float
+) -> dict[str, Any] | None:
+    """Return the measures of a whole training on the dev list; None if they do not exist, and the
+    time ``end`` is over."""
+    row = board.row(training.name)
+
+    def compute() -> dict[str, Any]:
+        paths = inputs_of(board, row, home)
+        artifacts = Artifacts(
+            paths["dataset"], paths["features"], paths["text"], model_folder(training, home)
+        )
+        measures = scene_systems.measure(artifacts, REPORTED, texts=True)
+        return measures | {"minutes": minutes} | served(artifacts)
+
+    return stored(
+        measures_file(replace(training, split=REPORTED), home),
+        key_of(board, row, training),
+        compute if time.time() < end else None,
+    )
+
+
+def plan(board: Board, home: Path, name: str) -> dict[str, float]:
+    """Return the CPU seconds of a row: to begin a training, of a step, and of a validation."""
+    row = board.row(name)
+    training = Training(name, Trial(), "plan", board.search.seeds[0])
+
+    def compute() -> dict[str, Any]:
+        paths, params = inputs_of(board, row, home), validated(row.values)
+        if not params.phases:
+            started = time.process_time()
+            with TemporaryDirectory() as folder:
+                _train(board, row.values, paths, 1, Path(folder), lambda measure: False)
+            return {"start": time.process_time() - started, "step": 0.0, "validation": 0.0}
+        mines = any(hasattr(phase.batches, "steps_per_epoch") for phase in params.phases)
+        steps = board.budget.steps_per_round if mines else TIMED_STEPS
+        phases = phases_of(steps, params, paths["sorter"])
+        times = [time.process_time()]
+        inputs = open_inputs(paths, params)
+        model = new_model(params.model, inputs, seed=1)
+        short = [replace(phase, epochs=2) for phase in phases]
+        options = FitOptions(precision=params.precision, ema_decay=params.ema_decay)
+        train_phases(
+            model,
+            short,
+            inputs,
+            options=options,
+            on_epoch=lambda epoch: times.append(time.process_time()),
+        )
+        validate = phases[0].validation.prepare(inputs)
+        started = time.process_time()
+        validate(model)
+        validation = time.process_time() - started
+        first, second = times[1] - times[0], times[2] - times[1]
+        return {
+            "start": max(0.0, first - second),
+            "step": max(0.0, second - validation) / steps,
+            "validation": validation,
+        }
+
+    found = stored(measures_file(training, home), key_of(board, row, training), compute)
+    assert found is not None
+    return found
 
 
 def served(artifacts: Artifacts) -> dict[str, float]:

@@ -136,6 +136,10 @@ class Tuned:
     seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
     edges: list[str] = field(default_factory=list)
     """Factors of the chosen trial that are at an edge of the wider space."""
+    tried: int = 0
+    """Trials of a search by halving, with those that stopped early."""
+    unfinished: int = 0
+    """Seeds whose last round is their best."""
 
 
 Measure = Callable[[Training, float], dict[str, Any] | None]

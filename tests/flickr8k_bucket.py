@@ -10,8 +10,10 @@ from bifocal.datasets.corpora.flickr8k import LISTS, TOKENS
 ADDRESS = "s3://bucket/flickr8k"
 
 
-def upload_scenes(folder: Path, *, train: int, val: int, test: int, seed: int = 0) -> None:
-    """Draw scenes in ``folder`` and upload them.
+def scene_files(
+    folder: Path, *, train: int, val: int, test: int, seed: int = 0
+) -> dict[str, bytes]:
+    """Draw scenes in ``folder``; return the files of their corpus by name.
 
     Args:
         train, val, test: images of each split.
@@ -30,7 +32,11 @@ def upload_scenes(folder: Path, *, train: int, val: int, test: int, seed: int = 
         f"{name_of[caption.image_id]}#{n % 5}\t{caption.text}"
         for n, caption in enumerate(corpus.captions)
     ]
-    files[TOKENS] = "\n".join([*captions, ""]).encode()
+    return files | {TOKENS: "\n".join([*captions, ""]).encode()}
+
+
+def upload_scenes(folder: Path, *, train: int, val: int, test: int, seed: int = 0) -> None:
+    """Upload the files of ``scene_files``."""
     client = boto3.client("s3")
-    for name, content in files.items():
+    for name, content in scene_files(folder, train=train, val=val, test=test, seed=seed).items():
         client.put_object(Bucket="bucket", Key=f"flickr8k/{name}", Body=content)

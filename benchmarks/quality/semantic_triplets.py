@@ -19,7 +19,7 @@ from typing import Any
 from torch.nn.functional import normalize
 
 from benchmarks.common import Report
-from benchmarks.photograph_systems import read_rows
+from benchmarks.photograph_systems import read_board
 from benchmarks.quality.leaderboard_flickr8k import HOME
 from benchmarks.quality.little_data import pooled_inputs
 from benchmarks.scene_systems import make
@@ -51,7 +51,7 @@ ROWS: dict[str, dict[str, Any]] = {
 def inputs_of(home: Path, folder: Path) -> TrainingInputs:
     """Return training and held-out photographs with the row's texts and the mean cell of its
     features."""
-    (row,) = [row for row in read_rows() if row.name == ROW]
+    row = read_board().row(ROW)
     dataset = make("prepare_dataset", row.values, {}, home)
     made = {"dataset": dataset}
     made |= {

@@ -78,7 +78,7 @@ def _differences() -> dict[str, list[Dot]]:
 
 
 def _columns(*columns: str) -> list[list[str]]:
-    text = (ROOT / "docs" / "records" / "leaderboard_flickr8k.md").read_text()
+    text = (ROOT / "docs" / "records" / "leaderboard_flickr8k_epochs.md").read_text()
     return [line.strip("|").split("|") for line in columns_of(text, columns).splitlines()[2:]]
 
 
