@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks import statements
 from benchmarks.common import RESULTS, ROOT, Result, read_results
 from benchmarks.measures import measure_hash
 from bifocal.version import __version__
@@ -41,13 +42,22 @@ def benchmarks() -> dict[str, str]:
 
 
 def render() -> dict[Path, str]:
-    """Return the text of each page with new tables."""
+    """Return the text of each page with new tables.
+
+    Raises:
+        ValueError: a statement of a page is contradicted by its record, see
+            ``benchmarks.statements``.
+    """
     pages = (
         ROOT / "README.md",
         ROOT / "benchmarks" / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs" / "howto").glob("*.md")),
     )
-    return {page: PART.sub(_rendered, page.read_text()) for page in pages}
+    rendered = {page: PART.sub(_rendered, page.read_text()) for page in pages}
+    for page, text in rendered.items():
+        statements.check(str(page.relative_to(ROOT)), text)
+    return rendered
 
 
 def _rendered(part: re.Match[str]) -> str:
@@ -133,7 +143,7 @@ def result_table(file: Path) -> str:
     for result in read_results(file):
         name = result.name + (f" ({result.reference})" if result.reference else "")
         old = "" if result.version in ("", __version__) else f", version {result.version}"
-        old += OLDER if result.measure and result.measure != measure else ""
+        old += OLDER if result.measure and result.measure.partition("-")[0] != measure else ""
         lines.append(
             f"| {name} | {_value(result)} | {result.limit} | {result.verdict} | "
             f"{result.date}{old} |"
