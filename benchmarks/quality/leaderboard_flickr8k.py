@@ -129,7 +129,8 @@ def print_plan(board: Board, home: Path, names: Iterable[str]) -> float:
         total += seconds / 3600
         print(
             f"{name:<40} {cost['step']:7.3f} s a step {cost['validation']:7.2f} s a validation "
-            f"{seconds / 60:7.1f} min"
+            f"{seconds / 60:7.1f} min",
+            flush=True,
         )
     print(f"{'all':<40} {total:.1f} core hours, at most {MAX_HOURS:g}")
     return total
