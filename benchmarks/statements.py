@@ -79,7 +79,8 @@ def _item(name: str, column: dict[str, str]) -> Cell | None:
     one, other = _cell(column.get(first, "")), _cell(column.get(second, ""))
     if one is None or other is None:
         return None
-    return Cell(*[one.value - other.value] * 3, exact=True)
+    value = one.value - other.value
+    return Cell(value, value, value, exact=True)
 
 
 def _cell(text: str) -> Cell | None:

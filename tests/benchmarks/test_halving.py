@@ -1,6 +1,7 @@
 """Successive halving with equal budgets: which trials stop, and which steps a round has."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -34,22 +35,20 @@ def test_a_trial_goes_on_if_it_is_among_the_best_third_so_far(curves: list[list[
             if curve[rung - 1] < sorted(values, reverse=True)[place - 1]:
                 expected = rung
                 break
-        assert len(search.run(lambda asked, curve=curve: trained(curve, asked))) == expected
+        assert len(search.run(partial(trained, curve))) == expected
 
 
 def test_the_first_trial_is_trained_whole_and_stored_measures_give_the_same_search() -> None:
     curves = torch.rand(16, 9, generator=torch.Generator().manual_seed(0)).tolist()
     first, again = (
-        [search.run(lambda asked, curve=curve: trained(curve, asked)) for curve in curves]
+        [search.run(partial(trained, curve)) for curve in curves]
         for search in (Halving(BUDGET), Halving(BUDGET))
     )
     assert len(first[0]) == 9
     assert first == again
     assert {len(curve) for curve in first} == {1, 3, 9}
     resumed = Halving(BUDGET)
-    assert [
-        resumed.run(lambda asked, curve=curve: trained(curve, asked)) for curve in first
-    ] == first
+    assert [resumed.run(partial(trained, curve)) for curve in first] == first
 
 
 def test_rounds_have_equal_steps_across_epochs_of_any_length() -> None:
