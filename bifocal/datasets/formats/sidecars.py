@@ -24,7 +24,9 @@ _LABEL = re.compile(r"\S+(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*")
 LABELS = "labels with numbers, such as those of YOLO, and no captions"
 
 
-def read_sidecars(folder: Folder, *, is_captioned: bool = False) -> tuple[CaptionTable, set[str]]:
+def read_sidecars(
+    folder: Folder, *, is_captioned: bool = False, by_key: bool = False
+) -> tuple[CaptionTable, set[str]]:
     """Return one row per image that has a text file (a caption per line) or a JSON file of its own
     name, and the files that were used.
 
@@ -33,9 +35,11 @@ def read_sidecars(folder: Folder, *, is_captioned: bool = False) -> tuple[Captio
 
     Args:
         is_captioned: a table has the captions, so that only values of JSON files are read.
+        by_key: the files are those of WebDataset, where the images of a sample share its text, such
+            as 0.left.jpg, 0.right.jpg and 0.caption.txt.
     """
     table, used = CaptionTable("", [IMAGE, CAPTION]), set[str]()
-    beside = _Beside(folder.others)
+    beside = _Beside(folder.others, folder.images if by_key else ())
     for image in folder.images:
         stem = image.rpartition(".")[0]
         text, values = (beside.find(stem, suffix) for suffix in SUFFIXES)
@@ -51,10 +55,10 @@ def read_sidecars(folder: Folder, *, is_captioned: bool = False) -> tuple[Captio
                 lines = None
         except ValueError as error:
             if not is_captioned:
-                table.reject(stem, str(error))
+                table.reject(image, str(error))
             continue
         for name in [name for name, value in row.items() if len(str(value)) > MAX_CHARACTERS]:
-            table.reject(stem, f"{name} has more than {MAX_CHARACTERS:,} characters", kind="value")
+            table.reject(image, f"{name} has more than {MAX_CHARACTERS:,} characters", kind="value")
             del row[name]
         keys = [] if is_captioned else [key for key in KEYS if key in row]
         if lines is None and not row:
@@ -71,20 +75,35 @@ def read_sidecars(folder: Folder, *, is_captioned: bool = False) -> tuple[Captio
 class _Beside:
     """Files by the stems of their names; a stem may be composed in another way than its image's."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], images: Sequence[str]) -> None:
         self._exact: dict[str, str] = {}
         self._composed: dict[str, list[str]] = {}
+        self._shared: dict[str, list[str]] = {}  # by sample, without files of one image
         for name in names:
             stem, dot, suffix = name.rpartition(".")
             key = stem + dot + suffix.lower()
             self._exact[key] = name
             self._composed.setdefault(unicodedata.normalize("NFC", key), []).append(name)
+        stems = [image.rpartition(".")[0] for image in images]
+        own = {self.find(stem, suffix) for stem in stems for suffix in SUFFIXES}
+        for name in names if images else ():
+            if name not in own:
+                key = _sample(name) + name[name.rindex(".") :].lower() if "." in name else name
+                self._shared.setdefault(key, []).append(name)
 
     def find(self, stem: str, suffix: str) -> str | None:
         """Return the file of a stem with a suffix in any case."""
         key = stem + suffix
         found = self._composed.get(unicodedata.normalize("NFC", key), [])
-        return self._exact.get(key) or (found[0] if len(found) == 1 else None)
+        shared = self._shared.get(_sample(stem) + suffix, [])
+        choices = (found, shared) if key not in self._exact else ([self._exact[key]],)
+        return next((names[0] for names in choices if len(names) == 1), None)
+
+
+def _sample(name: str) -> str:
+    """Return the key of WebDataset: the name up to the first dot of its last part."""
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]
 
 
 def _lines(path: Path) -> list[str]:

@@ -58,6 +58,7 @@ class UserFiles:
     is_unpacked: bool = False
     unread: Sequence[str] = ()  # tables and archives that could not be read, or not whole
     by_table: bool = False  # a table was named, and names the images
+    mute: frozenset[str] = frozenset()  # images whose text or JSON file cannot be read
 
 
 def read_user_files(source: Path, target: Path, how: Reading) -> UserFiles:
@@ -110,7 +111,7 @@ class _Reader:
         self.source, self.folder, self.how = source, folder, how
         self.tables, self.used = list[CaptionTable](), set[str]()
         self.rejected, self.unread, self.unused = list(folder.left_out), list[str](), list[str]()
-        self.is_unpacked = False
+        self.is_unpacked = self.is_tar = False
 
     def unpack(self, archives: Sequence[str], target: Path) -> None:
         """Unpack archives, each into a folder of its name if there are several; tables beside them
@@ -124,6 +125,7 @@ class _Reader:
                     self.rejected += unpack_embedded(outer.root, table, target, inside)
                     self.tables.append(table)
                 else:
+                    self.is_tar |= not name.lower().endswith(".zip")
                     self.rejected += unpack(outer.root / name, target / inside)
             except ValueError as error:
                 problem = error
@@ -161,7 +163,7 @@ class _Reader:
 
     def finish(self, *, is_table: bool = False) -> UserFiles:
         """Return the images and rows; print what was not used."""
-        rows, how, folder = CaptionRows(), self.how, self.folder
+        rows, how, folder, mute = CaptionRows(), self.how, self.folder, frozenset[str]()
         if not folder.images and not is_table:
             self.unused += unused_files(folder, ())
             raise ValueError(self._without(f"has no images: expected {EXPECTED}", self.rejected))
@@ -173,9 +175,10 @@ class _Reader:
             rows.add_table(table, columns, folder, how.group_column, needs_captions=needs)
         if not is_table:
             has_captions = any(columns.caption for _, columns in chosen)
-            beside, used = read_sidecars(folder, is_captioned=has_captions)
+            beside, used = read_sidecars(folder, is_captioned=has_captions, by_key=self.is_tar)
             roles = {"image": IMAGE, "caption": CAPTION}
             columns = choose_columns(beside.columns, roles, "", REQUIRED, REQUIRED)
+            mute = frozenset(each.entry for each in beside.rejected if not each.intentional)
             rows.add_table(beside, columns, folder, needs_captions=how.needs_captions)
             self.unused += unused_files(folder, self.used | used)
         if how.needs_captions and not (chosen or rows.captions):
@@ -198,7 +201,7 @@ class _Reader:
             raise ValueError(self._without("names no image of its folder", reasons))
         whole = {table.name for table, _ in chosen if table.rows and not table.rejected}
         unread = [*self.unread, *(t.name for t in self.tables if t.name not in whole)]
-        return UserFiles(folder, rows, images, rejected, self.is_unpacked, unread, is_table)
+        return UserFiles(folder, rows, images, rejected, self.is_unpacked, unread, is_table, mute)
 
     def _columns(self) -> list[tuple[CaptionTable, CaptionColumns]]:
         """Return the tables with a column of images; captions may be in one of several tables."""

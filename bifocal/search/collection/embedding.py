@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +17,9 @@ from bifocal.onnx.image_limits import MAX_BYTES
 from bifocal.onnx.metadata import COLORS
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.format import UNKNOWN, Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
-from bifocal.search.collection.presence import with_former_values
+from bifocal.search.collection.presence import check_lost, with_former_values
 from bifocal.search.collection.sources import Entry, Source, with_origins
 from bifocal.search.collection.update import CollectionUpdate, open_writer, with_former_types
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -139,6 +139,13 @@ class CollectionEmbedder:
         source.keep(entries)
         listed = {entry.item_id for entry in source.entries} if first_shard else None
         broken = {image for image, _ in run.problems}
+        if not source.prune:
+            known = [
+                _name(entry)
+                for entry, row in zip(entries, run.update.rows, strict=True)
+                if row >= 0
+            ]
+            check_lost([each for each in run.problems if each[0] in {*known}], known)
         gone = run.update.gone(
             listed, {entry.item_id for entry in entries if _name(entry) in broken}
         )
@@ -149,7 +156,11 @@ class CollectionEmbedder:
             if metadata is not None:
                 metadata, misfits = with_former_types(metadata, former)
                 rejected += misfits
-            unknown = {entry.item_id for entry in entries if entry.kept or source.unread}
+            unknown = {
+                entry.item_id
+                for entry in entries
+                if entry.kept or source.unread or entry.item_id in source.mute
+            }
             captions, metadata = with_former_values(captions, metadata, former, unknown)
         for image, reason in rejected:
             run.writer.reject(image, reason)
@@ -191,6 +202,7 @@ class _Run:
     read: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)  # they keep their former vectors
+    stale: list[int] = field(default_factory=list)  # positions of these
 
     def embed(self) -> None:
         """Add all entries that a killed run has not written."""
@@ -212,6 +224,7 @@ class _Run:
                 self._add(batch)
                 batch, new = [], 0
         self._add(batch)
+        self.update.unchanged[self.stale] = True
 
     def _take_over_shards(self) -> list[int]:
         """Take over whole shards of the previous collection; return the positions of the remaining
@@ -249,7 +262,9 @@ class _Run:
             if self.update.rows[position] < 0:
                 return _name(entry), str(error)
             self.unread.append((_name(entry), f"{error}: its former vector stays"))
-            return self._unchanged(position)
+            self.stale.append(position)
+            item = replace(self.update.item(position), state=UNKNOWN)  # it is read the next time
+            return self._unchanged(position)._replace(item=item)
         except ValueError as error:
             return _name(entry), str(error)
         state = self.update.state(position)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from bifocal.datasets.base import META
 from bifocal.datasets.tables import one_type, with_type
 from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import TIME
 from bifocal.search.collection.sources import Entry, Source
 
 FULL, GONE = "has files", "gone"
@@ -67,6 +68,7 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         metadata = pa.concat_tables([metadata, rows], promote_options="default")
     return replace(
         source,
+        prune=prune,
         entries=[*source.entries, *entries],
         metadata=metadata,
         rejected=[*source.rejected, *notes],
@@ -91,6 +93,17 @@ def _unknown(
         if states[place] != FULL:
             return None if states[place] == GONE else (place, states[place])
     return None
+
+
+def check_lost(lost: Iterable[tuple[str, str]], items: Iterable[str]) -> None:
+    """Raise ``ValueError`` if many images of a collection, with reasons, are lost together."""
+    reasons = dict(lost)
+    if _emptied(reasons, items) is not None:
+        name, reason = next(iter(reasons.items()))
+        raise ValueError(
+            f"{len(reasons):,} images of the collection cannot be decoded now, such as {name}: "
+            f"{reason}: bring them back, or prune them"
+        )
 
 
 def _state(folder: Path) -> str:
@@ -148,6 +161,8 @@ def with_former_values(
         column = pa.chunked_array([one_type(values)])
         if not pa.types.is_null(types[-1]):
             column, _ = with_type(column, types[-1])
+        if types[-1] == TIME:  # dates of files keep their unit, or all would be read again
+            column = column.cast(TIME, safe=False)
         if not is_new:
             place = metadata.column_names.index(name)
             metadata = metadata.set_column(place, name, column)

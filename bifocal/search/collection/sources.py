@@ -84,6 +84,8 @@ class Source:
     unknown: Sequence[str] = ()  # folders that cannot be listed
     unread: Sequence[str] = ()  # tables and archives that were not read whole
     by_table: bool = False  # a table names the images
+    mute: frozenset[str] = frozenset()  # images whose text or values cannot be read
+    prune: bool = True  # many images may be removed together
     follow_links: bool = False
     dataset: Dataset | None = None
     remote: RemoteImages | None = None
@@ -107,7 +109,9 @@ class Source:
             return np.array([*states], np.int64).reshape(-1, len(UNKNOWN))
         if self.folder is None or self.unpacked or is_address(self.root):
             return np.zeros((len(entries), len(UNKNOWN)), np.int64)
-        return file_states(self.folder, [str(entry.image) for entry in entries])
+        found = file_states(self.folder, [str(entry.image) for entry in entries])
+        found[[entry.kept for entry in entries]] = UNKNOWN  # their files are not read
+        return found
 
     def keep(self, entries: Sequence[Entry]) -> None:
         """Delete all other files of unpacked archives."""
@@ -219,6 +223,7 @@ def _source(files: UserFiles, root: str) -> Source:
         files.folder.unknown,
         files.unread,
         files.by_table,
+        files.mute,
         follow_links=files.folder.follow_links,
     )
 
@@ -249,8 +254,8 @@ def with_origins(
         return "" if parent == "." else parent
 
     def date(position: int) -> datetime | None:
-        if position in known:
-            return known[position]
+        if position in known or entries[position].kept:
+            return known.get(position)
         file = source.open(entries[position])
         taken = date_taken(file)
         if taken is None and own_times and file.is_file():

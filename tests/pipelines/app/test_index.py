@@ -9,20 +9,26 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import sleep
 
 import pyarrow.compute as pc
 import pytest
 import timm
 import torch
+from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from bifocal.onnx.pixels import DecodedImage
 from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import stored_states
 from bifocal.search.collection.image_vectors import ImageVectors
+from bifocal.search.collection.presence import MANY
 from bifocal.search.trained_model import TrainedModel
 from pipelines.app import index_folder
+from pipelines.app.index import index_command
 from tests.bifocal.tiny_transformer import write_tiny_transformer
+from tests.bifocal.users import other_user
 from tests.pipelines.app.conftest import Command
 
 
@@ -266,6 +272,55 @@ def test_a_moved_folder_keeps_its_vectors(
     assert "10 images can be searched: 0 new, 0 changed, 0 removed, " in result.output
     hit = command("search", "a red star", "--run", target, "-k", 1)
     assert f"{moved}/" in hit.output
+
+
+def test_images_that_cannot_be_read_now_keep_their_vectors_and_dates(
+    run: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def index(*options: object) -> str:
+        arguments = [photos, "--folder", target, *options]
+        return CliRunner().invoke(index_command, [str(each) for each in arguments]).output
+
+    monkeypatch.setattr("bifocal.search.collection.format.SETTLED_NS", 0)
+    with TemporaryDirectory() as name:  # which another user can read
+        folder, photos, target = Path(name), Path(name) / "photos", Path(name) / "index"
+        shutil.copytree(pictures, photos)
+        shutil.copytree(run, folder / "run")
+        for path in [folder, *folder.rglob("*")]:
+            os.chown(path, *(65534, 65534) if os.geteuid() == 0 else (-1, -1))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        with other_user():
+            index("--run", folder / "run")
+            first = Collection.open(target / "artifacts" / "collection")
+            shutil.copy(photos / "4.jpg", photos / "2.jpg")
+            (photos / "2.jpg").chmod(0)
+            (photos / "more").chmod(0)
+            for _ in range(2):
+                assert "10 images can be searched: 0 new, 0 changed, 0 removed" in index()
+            kept = Collection.open(target / "artifacts" / "collection")
+            assert kept.items["meta.date"].type == first.items["meta.date"].type
+            assert kept.items["meta.date"].to_pylist() == first.items["meta.date"].to_pylist()
+            states = stored_states(kept.directory)["item_id"].to_pylist()
+            assert {"2.jpg", *(each for each in kept.ids if "more/" in each)}.isdisjoint(states)
+            (photos / "2.jpg").chmod(0o644)
+            (photos / "more").chmod(0o755)
+            assert "0 new, 1 changed" in index()
+
+
+@pytest.mark.parametrize("content", [b"", b"version https://git-lfs.github.com/spec/v1"])
+def test_many_images_that_are_none_now_stay_unless_they_are_pruned(
+    run: Path, pictures: Path, command: Command, tmp_path: Path, content: bytes
+) -> None:
+    target = tmp_path / "index"
+    command("index", pictures, "--run", run, "--folder", target)
+    names = live(target)
+    for name in names[:MANY]:
+        (pictures / name).write_bytes(content)
+    result = command("index", pictures, "--folder", target)
+    assert f"{MANY} images of the collection cannot be decoded now" in str(result.exception)
+    assert live(target) == names
+    command("index", pictures, "--folder", target, "--prune")
+    assert live(target) == names[MANY:]
 
 
 @pytest.fixture(scope="module")

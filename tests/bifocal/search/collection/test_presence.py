@@ -123,6 +123,22 @@ def test_a_table_that_cannot_be_read_keeps_captions_and_values(broken: bytes) ->
         assert not files_source(root, root).unread
 
 
+@pytest.mark.parametrize("suffix", [".txt", ".json"])
+def test_a_text_that_cannot_be_read_is_unknown_and_a_missing_one_is_gone(suffix: str) -> None:
+    names = ["0.jpg", "1.jpg"]
+    with photos(names) as root:
+        file = root / f"0{suffix}"
+        file.write_bytes(b"\xff")
+        assert files_source(root, root).mute == {"0.jpg"}
+        file.unlink()
+        file.symlink_to("elsewhere")
+        assert files_source(root, root).mute == {"0.jpg"}
+        (root / "captions.csv").symlink_to("elsewhere.csv")
+        assert files_source(root, root).unread == ["captions.csv"]
+        file.unlink()
+        assert not files_source(root, root).mute
+
+
 VALUES: Any = st.none() | st.integers(0, 9)
 
 

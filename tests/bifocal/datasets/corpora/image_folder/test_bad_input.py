@@ -237,7 +237,7 @@ def test_a_text_without_its_image_is_said(
     _, rejected = prepare(root, tmp_path)
     reasons = dict(zip(rejected["entry"], rejected["reason"], strict=True))
     assert "1 .txt file was not used, such as 3.txt: captions are" in capsys.readouterr().err
-    assert "not UTF-8" in reasons["4"]
+    assert "not UTF-8" in reasons["4.jpg"]
 
 
 def test_a_caption_never_takes_in_the_row_of_another_image(root: Path, tmp_path: Path) -> None:
