@@ -25,6 +25,7 @@ from bifocal.onnx.image_limits import (
     check_header,
     check_sides,
 )
+from bifocal.onnx.image_limits import max_pixels as max_pixels  # callers open images with it
 from bifocal.onnx.metadata import (
     TURNS,
     LargeImageError,
