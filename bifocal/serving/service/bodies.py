@@ -63,6 +63,7 @@ class Body:
         length, path = headers.get(b"content-length", b"0"), scope["path"]
         self._size = int(length[:19]) if length.isdigit() else None
         self._chunked = b"transfer-encoding" in headers
+        self._is_plain = headers.get(b"content-encoding", b"identity").lower() == b"identity"
         self._expected = scope["method"] == "POST" and BODIES.fullmatch(path) is not None
         self._may_be_chunked = path == UPLOADS
         small = path.startswith(API) or (
@@ -90,6 +91,10 @@ class Body:
         too_large = HTTPException(413, f"the body has more than {self._limit} bytes")
         if self._chunked and not self._may_be_chunked:
             raise HTTPException(411, "send the body with Content-Length")
+        if not self._is_plain:
+            raise HTTPException(
+                415, "send the body without Content-Encoding", {"accept-encoding": "identity"}
+            )
         if self._size is None:
             raise HTTPException(400, "the header Content-Length is not a number")
         if self._limit and self._size > self._limit:

@@ -115,6 +115,11 @@ def cases() -> list[tuple[int, str, str, bytes, dict[str, str]]]:
         (415, "POST", upload, picture(9, 9), {"content-type": kind})
         for kind in ("text/html", "multipart/form-data", "x", ";")
     ]
+    found += [
+        (415, "POST", path, b"{}", {"content-encoding": kind, "content-type": "application/json"})
+        for path in (SEARCH, upload, "/v2/models/x/infer")
+        for kind in ("gzip", "br, gzip", "")
+    ]
     whole = picture(64, 64)
     found += [(400, "POST", upload, whole[:size], IMAGE) for size in (0, len(whole) // 2)]
     found.append((413, "POST", upload, picture(10_000, 5_001), IMAGE))
