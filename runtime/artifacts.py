@@ -54,7 +54,7 @@ def _changes(previous: str, text: str) -> str:
     """Return up to three values that differ between two fingerprints."""
     try:
         old, new = (flatten(json.loads(fingerprint)) for fingerprint in (previous, text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return "its fingerprint was cut"
     changed = [
         f"{key} {str(old.get(key))[:40]} -> {str(new.get(key))[:40]}"
@@ -123,7 +123,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
         )
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is not complete JSON ({error}): run the stage that writes it again"
         ) from error

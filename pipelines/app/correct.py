@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from bifocal.datasets.corrections import FILE, add_correction
+from bifocal.durable import check_own
 from bifocal.search.collection.collection import Collection
 from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
 
@@ -35,6 +36,7 @@ def correct_command(
         close = get_close_matches(image, collection.ids, n=1)
         nearest = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"{run} has no item {image!r}{nearest}")
-    file = file or run / FILE
+    if file is None:
+        check_own(file := run / FILE)
     add_correction(file, image, text, right=not wrong)
     click.echo(f"{file}: {image} {'does not show' if wrong else 'shows'} {text!r}")

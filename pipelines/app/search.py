@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
-from bifocal.durable import json_text
+from bifocal.durable import check_own, json_text
 from bifocal.progress import printable
 from pipelines.app.run_folder import ARTIFACTS, check_picture, latest_run, run_option
 
@@ -158,11 +158,14 @@ def save_picture(
     """Write a picture; if its default place cannot be written, say so: the answer is printed."""
     target = named or default
     try:
+        if named is None:  # in a folder of somebody else, a link names a file of this user
+            check_own(target)
         image.save(target)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if named is not None:
             raise
-        click.echo(f"no picture: {target}: {error.strerror}; name a file with --picture", err=True)
+        reason = getattr(error, "strerror", None) or error
+        click.echo(f"no picture: {target}: {reason}; name a file with --picture", err=True)
     else:
         click.echo(f"-> {target}", err=err)
 

@@ -34,7 +34,28 @@ def plant_journal(root: Path) -> None:
 def plant_link(place: Path, target: Path) -> None:
     if place.is_dir():
         shutil.rmtree(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
     place.symlink_to(target)
+
+
+def plant_partial(artifacts: Path, target: Path) -> None:
+    partial = artifacts / "collection.partial"
+    partial.mkdir()
+    (partial / "fingerprint.json").write_text("{}")
+    plant_link(partial / "vectors", target)
+
+
+def plant_brackets(world: Path) -> None:
+    for path in (world / "foreign" / "artifacts").rglob("manifest.json"):
+        path.write_text(100_000 * "[")
+
+
+def plant_fingerprint(world: Path) -> None:
+    partial = world / "other" / "artifacts" / "collection.partial"
+    partial.mkdir(parents=True)
+    (partial / "fingerprint.json").write_text(100_000 * "[")
+    (partial / "started.json").write_text(100_000 * "[")
 
 
 def plant_images(world: Path) -> None:
@@ -90,6 +111,38 @@ CASES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         ["delete", ITEM, "--run", "foreign"],
     ),
     "images outside of a collection": (plant_images, ["delete", ITEM, "--run", "foreign"]),
+    "a link called search.png": (
+        lambda world: plant_link(world / "foreign" / "search.png", world / "home" / "bashrc"),
+        ["search", "a star", "--run", "foreign"],
+    ),
+    "a link called where.png": (
+        lambda world: plant_link(world / "foreign" / "where.png", world / "home" / "bashrc"),
+        ["where", "foreign/images/00001.jpg", "a star", "--run", "foreign"],
+    ),
+    "a link called inspection.html": (
+        lambda world: plant_link(world / "inspection.html", world / "home" / "bashrc"),
+        ["inspect", "foreign/images"],
+    ),
+    "a link called corrections.csv": (
+        lambda world: plant_link(world / "foreign" / "corrections.csv", world / "home" / "bashrc"),
+        ["correct", ITEM, "touch pwned", "--run", "foreign"],
+    ),
+    "a link in the folder of a killed index": (
+        lambda world: plant_partial(world / "foreign" / "artifacts", world / "home" / "photos"),
+        ["index", "foreign/images", "--run", "foreign", "--folder", "foreign"],
+    ),
+    "a link called params.yaml.new": (
+        lambda world: plant_link(world / "other" / "params.yaml.new", world / "home" / "bashrc"),
+        ["index", "foreign/images", "--run", "foreign", "--folder", "other"],
+    ),
+    "manifests and states of 100,000 brackets": (
+        plant_brackets,
+        ["delete", ITEM, "--run", "foreign"],
+    ),
+    "a fingerprint of 100,000 brackets": (
+        plant_fingerprint,
+        ["index", "foreign/images", "--run", "foreign", "--folder", "other"],
+    ),
     "3,000 chained headers of an archive": (plant_archive, ["inspect", "a.tar"]),
     "markup and codes of a terminal in names": (plant_names, ["inspect", "photographs"]),
 }
