@@ -23,6 +23,7 @@ from tests.rehearsals.reports import (  # noqa: F401 - each declares its cases
     photographs,
     readings,
     registry,
+    spellings,
     tables,
     trainings,
 )
