@@ -25,15 +25,16 @@ from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
 from bifocal.training.checkpoints import RunState
 from bifocal.training.gradients import CachedEncodings, batch_norms
-from bifocal.training.loop import Row, TrainingTask, run_epochs
+from bifocal.training.loop import Row, TrainingTask, numbered_row, run_epochs
 from bifocal.training.optimizers import (
     FreezeSchedule,
+    StepOptions,
     apply_freezing,
     build_optimizer,
     check_module_names,
     parameter_groups,
 )
-from bifocal.training.precision import Precision, autocast_for
+from bifocal.training.precision import autocast_for
 from bifocal.training.schedules import Constant, Schedule
 
 PREDICTION_BATCH_SIZE = 128
@@ -46,25 +47,28 @@ class HeadBatch(NamedTuple):
     regions: RegionBatch
 
 
+@dataclass(frozen=True)
+class RankingPhase:
+    """Learning rate of some epochs, and the modules that train in them."""
+
+    epochs: int
+    learning_rate: float
+    schedule: Schedule = field(default_factory=Constant)
+    frozen_until: FreezeSchedule = field(default_factory=dict)
+    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
+
+
 def fit_head(
     model: RankingModel,
     loss: nn.Module,
     train: LabeledFeatures,
     validation: LabeledFeatures,
+    phase: RankingPhase,
     *,
     metric: MetricName,
     checkpoints: Path,
-    epochs: int,
     batch_size: int,
-    learning_rate: float,
-    schedule: Schedule = Constant(),  # noqa: B008 - immutable
-    frozen_until: FreezeSchedule | None = None,
-    learning_rate_factors: Mapping[str, float] | None = None,
-    optimizer: Any = "Adam",
-    precision: Precision = "float32",
-    max_grad_norm: float | None = None,
-    micro_batch_size: int | None = None,
-    checkpoint_every_seconds: float = inf,
+    options: StepOptions = StepOptions(),  # noqa: B008 - immutable
     seed: int,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
@@ -72,9 +76,8 @@ def fit_head(
 
     The loss ranks ``batch_size`` images in every batch, since a sorter may accept one length only:
     ``scores.cross`` is (C labels, images). Parameters and buffers of the loss, such as a sorter,
-    are trained and saved with the model. ``metric`` chooses the best epoch; ``frozen_until``,
-    ``learning_rate_factors``, ``precision`` and ``micro_batch_size`` are as in
-    ``bifocal.training.fit``, and resume is as in ``run_epochs``.
+    are trained and saved with the model. ``metric`` chooses the best epoch; phase and options
+    are as in ``bifocal.training.fit``, and resume is as in ``run_epochs``.
     """
     if len(train) < batch_size:
         raise ValueError(
@@ -87,32 +90,23 @@ def fit_head(
             f"{validation.labels}"
         )
     loss.to(next(model.parameters()).device)
-    groups = parameter_groups(model, learning_rate_factors or {})
+    groups = parameter_groups(model, phase.learning_rate_factors)
     own = [parameter for parameter in loss.parameters() if parameter.requires_grad]
     built = build_optimizer(
-        optimizer, [*groups, *([{"params": own}] if own else [])], learning_rate
+        options.optimizer, [*groups, *([{"params": own}] if own else [])], phase.learning_rate
     )
     state = RunState(checkpoints, {"model": model, "loss": loss}, built, eval_model=model)
     task = _HeadTask(
-        model,
-        loss,
-        train,
-        validation,
-        metric,
-        batch_size,
-        frozen_until or {},
-        precision,
-        micro_batch_size,
-        seed,
+        model, loss, train, validation, metric, batch_size, phase.frozen_until, options, seed
     )
     history = run_epochs(
         task,
         state,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        schedule=schedule,
-        max_grad_norm=max_grad_norm,
-        checkpoint_every_seconds=checkpoint_every_seconds,
+        epochs=phase.epochs,
+        learning_rate=phase.learning_rate,
+        schedule=phase.schedule,
+        max_grad_norm=options.max_grad_norm,
+        checkpoint_every_seconds=options.checkpoint_every_seconds,
         on_epoch=on_epoch,
     )
     state.load_best(model)
@@ -129,8 +123,7 @@ class _HeadTask(TrainingTask[HeadBatch]):
     metric: MetricName
     batch_size: int
     frozen_until: FreezeSchedule
-    precision: Precision
-    micro_batch_size: int | None
+    options: StepOptions
     seed: int
 
     name = "ranking head"
@@ -139,7 +132,7 @@ class _HeadTask(TrainingTask[HeadBatch]):
         self.monitor = self.metric
         self.device = next(self.model.parameters()).device
         self.cast, self.norms = (
-            autocast_for(self.device.type, self.precision),
+            autocast_for(self.device.type, self.options.precision),
             batch_norms(self.model),
         )
 
@@ -161,7 +154,13 @@ class _HeadTask(TrainingTask[HeadBatch]):
         regions = to_device(batch.regions, self.device)
         targets = self.train.targets(batch.images, self.metric).to(self.device)
         return backward_scores(
-            self.model, self.loss, regions, targets, self.micro_batch_size, self.cast, self.norms
+            self.model,
+            self.loss,
+            regions,
+            targets,
+            self.options.micro_batch_size,
+            self.cast,
+            self.norms,
         )
 
     def validate(self) -> dict[str, float]:
@@ -220,18 +219,6 @@ def _scores(model: RankingModel, regions: RegionBatch) -> Tensor:
     return scores
 
 
-@dataclass(frozen=True)
-class RankingPhase:
-    """Learning rate of some epochs, and the modules that train in them: arguments of
-    ``fit_head``."""
-
-    epochs: int
-    learning_rate: float
-    schedule: Schedule = field(default_factory=Constant)
-    frozen_until: FreezeSchedule = field(default_factory=dict)
-    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
-
-
 def fit_phases(
     model: RankingModel,
     loss: nn.Module,
@@ -241,15 +228,16 @@ def fit_phases(
     *,
     metric: MetricName,
     checkpoints: Path,
+    batch_size: int,
+    options: StepOptions = StepOptions(),  # noqa: B008 - immutable
     seed: int,
     on_epoch: Callable[[Row], None] = lambda row: None,
-    **options: Any,
 ) -> list[Row]:
     """Train ``model`` in place, each phase from the best weights of the phase before, and return
     the history.
 
     Thesis 5.5.1 trains the head for 15 epochs, then the whole model. A phase that does not improve
-    the metric is undone. All phases share ``loss`` and ``options`` of ``fit_head``; the history
+    the metric is undone. All phases share ``loss`` and ``options``; the history
     adds the column phase.
     """
     if not phases:
@@ -262,7 +250,7 @@ def fit_phases(
     for index, phase in enumerate(phases):
         before = copy.deepcopy(model.state_dict())
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        numbered = partial(_numbered, phase=index, first_epoch=len(history), monitor=metric)
+        numbered = partial(numbered_row, phase=index, first_epoch=len(history), monitor=metric)
 
         def report(row: Row, numbered: Callable[[Row], Row] = numbered) -> None:
             on_epoch(numbered(row))
@@ -272,12 +260,13 @@ def fit_phases(
             loss,
             train,
             validation,
+            phase,
             metric=metric,
             checkpoints=checkpoints / f"phase-{index}",
             seed=seed + index,
             on_epoch=report,
-            **vars(phase),
-            **options,
+            batch_size=batch_size,
+            options=options,
         )
         for parameter in trainable:  # the modules that this phase froze may train in the next
             parameter.requires_grad_(True)
@@ -316,7 +305,3 @@ def fit_and_test(
     pooled = pool_by_group(splits["test"], predict(model, splits["test"]))
     best = max((row[metric] for row in history if not isnan(row[metric])), default=nan)
     return RankingResult(history, best, score(pooled, metric), pooled)
-
-
-def _numbered(row: Row, phase: int, first_epoch: int, monitor: str) -> Row:
-    return {"phase": phase, **row, "epoch": first_epoch + row["epoch"], "monitor": row[monitor]}

@@ -21,9 +21,10 @@ from bifocal.training.checkpoints import RunState
 from bifocal.training.distributed import World
 from bifocal.training.gradients import backward
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.loop import Row, TrainingTask, run_epochs
+from bifocal.training.loop import Row, TrainingTask, numbered_row, run_epochs
 from bifocal.training.optimizers import (
     FreezeSchedule,
+    StepOptions,
     apply_freezing,
     average_weights,
     build_optimizer,
@@ -31,7 +32,6 @@ from bifocal.training.optimizers import (
     limit_weight_decay,
     parameter_groups,
 )
-from bifocal.training.precision import Precision
 from bifocal.training.schedules import Constant, Schedule
 from bifocal.training.validators import Validate, Validation
 
@@ -66,26 +66,16 @@ class TrainingPhase:
 
 
 @dataclass(frozen=True)
-class FitOptions:
+class FitOptions(StepOptions):
     """Options that all phases of a training share.
 
     Args:
-        optimizer: reference to a class of ``torch.optim``.
         decay_biases: whether weight decay changes biases and norms, too, and not only matrices.
-        precision: of matrix products; weights, sums and the loss stay float32.
-        max_grad_norm: l2 norm to which gradients are clipped.
         ema_decay: decay of the averaged weights, which are validated and kept; 0 for none.
-        micro_batch_size: images, and captions, that are encoded at a time; needs a ``TwoTower``.
-        checkpoint_every_seconds: least time between two checkpoints inside an epoch.
     """
 
-    optimizer: Any = "Adam"
     decay_biases: bool = True
-    precision: Precision = "float32"
-    max_grad_norm: float | None = 2.0
     ema_decay: float = 0.0
-    micro_batch_size: int | None = None
-    checkpoint_every_seconds: float = 300.0
 
 
 def fit(
@@ -256,7 +246,7 @@ def train_phases(
     result: TrainingResult | None = None
     if initialized:
         start = {"epoch": 0, **World.current().broadcast_from_main(lambda: validators[0](model))}
-        history.append(_numbered(start, 0, first_epoch, phases[0].validation.monitor))
+        history.append(numbered_row(start, 0, first_epoch, phases[0].validation.monitor))
         result = TrainingResult(history, history[0], phases[0].validation.monitor)
     trained, chosen_by = first_epoch, phases[0].validation
     with TemporaryDirectory() if checkpoints is None else nullcontext(checkpoints) as folder:
@@ -274,7 +264,7 @@ def train_phases(
                 )
                 previous_score = _score(metrics, monitor)
             previous_weights = copy.deepcopy(model.state_dict())
-            numbered = partial(_numbered, phase=index, first_epoch=trained, monitor=monitor)
+            numbered = partial(numbered_row, phase=index, first_epoch=trained, monitor=monitor)
             rows = fit(
                 model,
                 phase,
@@ -304,7 +294,3 @@ def _report(on_epoch: Callable[[Row], None], numbered: Callable[[Row], Row], row
 
 def _score(row: Row, monitor: str) -> float:
     return -inf if isnan(row[monitor]) else row[monitor]
-
-
-def _numbered(row: Row, phase: int, first_epoch: int, monitor: str) -> Row:
-    return {"phase": phase, **row, "epoch": first_epoch + row["epoch"], "monitor": row[monitor]}

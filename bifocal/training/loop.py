@@ -167,6 +167,11 @@ def run_epochs(
     return history
 
 
+def numbered_row(row: Row, phase: int, first_epoch: int, monitor: str) -> Row:
+    """Return a row of a phase as a row of the history of all phases."""
+    return {"phase": phase, **row, "epoch": first_epoch + row["epoch"], "monitor": row[monitor]}
+
+
 @dataclass
 class _Status:
     """Text that follows the progress bar."""

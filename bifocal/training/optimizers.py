@@ -2,6 +2,7 @@
 changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,10 +12,30 @@ from torch.optim.swa_utils import AveragedModel
 
 from bifocal import registry
 from bifocal.registry import check_range
+from bifocal.training.precision import Precision
 
 FreezeSchedule = Mapping[str, int | None]
 """``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0;
 None: always."""
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """Options of the steps of every training.
+
+    Args:
+        optimizer: reference to a class of ``torch.optim``.
+        precision: of matrix products; weights, sums and the loss stay float32.
+        max_grad_norm: l2 norm to which gradients are clipped.
+        micro_batch_size: examples that are encoded at a time; an embedding needs a ``TwoTower``.
+        checkpoint_every_seconds: least time between two checkpoints inside an epoch.
+    """
+
+    optimizer: Any = "Adam"
+    precision: Precision = "float32"
+    max_grad_norm: float | None = 2.0
+    micro_batch_size: int | None = None
+    checkpoint_every_seconds: float = 300.0
 
 
 def check_module_names(

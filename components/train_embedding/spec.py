@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
+from runtime.spec import ClassRef, Component, FromRegistry, Plot
+from runtime.training import TrainedEpochs, TrainedSteps
 
 RANK_LOSS = re.compile(r"\b(MeanAveragePrecision|Recall|Spearman)Loss\b|\w:\w")
 """Losses that take a sorter, and classes of the user, which may; a compilation imports neither."""
 
 
-class PhaseParams(StrictModel):
+class PhaseParams(TrainedEpochs):
     """Batches, loss and learning rate of some epochs."""
 
     batches: Annotated[ClassRef, FromRegistry("bifocal.training.batches")] = Field(
@@ -20,23 +21,6 @@ class PhaseParams(StrictModel):
     )
     loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="loss of a batch; a loss with a sorter gets the pretrained one"
-    )
-    epochs: int = Field(ge=1, description="epochs of this phase")
-    learning_rate: float = Field(
-        gt=0, description="base learning rate, which the schedule multiplies"
-    )
-    schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
-        description="factor of the learning rate; epochs count from the start of the phase"
-    )
-    frozen_until: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
-        description="epochs of this phase during which a module is frozen, null for all: "
-        "{text_encoder: 5, word_embedding: null}; the most specific name wins: "
-        "{image_encoder: 8, image_encoder.projection: 0}"
-    )
-    learning_rate_factors: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        default={},
-        description="factors of the learning rates of modules: {text_encoder.tower: 0.05}; "
-        "the most specific name wins",
     )
     augmentations: list[Annotated[ClassRef, FromRegistry("bifocal.training.augmentations")]] = (
         Field(
@@ -52,7 +36,7 @@ class PhaseParams(StrictModel):
     )
 
 
-class TrainEmbeddingParams(Params):
+class TrainEmbeddingParams(TrainedSteps):
     """Section ``train_embedding`` of ``params.yaml``."""
 
     model: Annotated[
@@ -93,20 +77,10 @@ class TrainEmbeddingParams(Params):
         description="correction of search results by a bank of training captions and images, "
         "which is stored with the model; null for none",
     )
-    optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
-        description="class of torch.optim; the phase sets its learning rate"
-    )
     decay_biases: bool = Field(
         default=True,
         description="apply the optimizer's weight decay to biases and norms, too; false: only "
         "to matrices",
-    )
-    precision: Literal["float32", "bfloat16"] = Field(
-        description="precision of the matrix products in training; a CPU without bfloat16 "
-        "instructions takes float32"
-    )
-    max_grad_norm: float | None = Field(
-        gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
     )
     ema_decay: float = Field(
         ge=0,
@@ -114,19 +88,9 @@ class TrainEmbeddingParams(Params):
         description="decay of the exponential moving average of the weights, which is "
         "validated and kept; 0 for none",
     )
-    micro_batch_size: int | None = Field(
-        ge=1,
-        description="images, and captions, encoded at a time to save memory; the loss still "
-        "compares the whole batch; null for the whole batch",
-    )
     gradient_checkpointing: bool = Field(
         description="recompute the activations of a trained backbone instead of keeping them: "
         "less memory, more time"
-    )
-    checkpoint_every_seconds: float = Field(
-        ge=0,
-        description="least time between two checkpoints inside an epoch, in s: work that a "
-        "killed run can lose; 0 for one after every step",
     )
 
     @property

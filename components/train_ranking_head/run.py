@@ -1,5 +1,6 @@
 """Stage train_ranking_head: run."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,10 @@ from bifocal.ranking_heads.training import RankingPhase, fit_and_test
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
 from bifocal.training.loop import Row
+from bifocal.training.optimizers import StepOptions
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.mlflow import log_metrics
 from runtime.parameters import build_parts
-
-FIT_OPTIONS = (
-    "batch_size",
-    "optimizer",
-    "precision",
-    "max_grad_norm",
-    "micro_batch_size",
-    "checkpoint_every_seconds",
-)
-"""Parameters that all phases share."""
 
 
 def run(
@@ -72,7 +64,10 @@ def run(
             checkpoints=ranking_head / "checkpoints" / role,
             seed=params.seed,
             on_epoch=lambda row, name=ref.name: _log(row, name),
-            **{name: getattr(params, name) for name in FIT_OPTIONS},
+            batch_size=params.batch_size,
+            options=StepOptions(
+                **{option.name: getattr(params, option.name) for option in fields(StepOptions)}
+            ),
         )
         histories.append(pd.DataFrame(result.history).assign(loss_name=ref.name))
         report[role] = {"name": ref.name, "validation": result.validation, "test": result.test}

@@ -5,30 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel, UserPath
+from runtime.spec import ClassRef, Component, FromRegistry, Plot, UserPath
+from runtime.training import TrainedEpochs, TrainedSteps
 
 
-class RankingPhaseParams(StrictModel):
-    """Learning rate of some epochs, and the modules that train in them."""
-
-    epochs: int = Field(ge=1, description="passes over the images in this phase")
-    learning_rate: float = Field(
-        gt=0, description="base learning rate, which the schedule multiplies"
-    )
-    schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
-        description="factor of the learning rate; epochs count from the start of the phase"
-    )
-    frozen_until: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
-        description="epochs of this phase during which a module is frozen, null for all: "
-        "{backbone: null}"
-    )
-    learning_rate_factors: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        description="factors of the learning rates of modules: {backbone: 0.1}; the most "
-        "specific name wins"
-    )
-
-
-class TrainRankingHeadParams(Params):
+class TrainRankingHeadParams(TrainedSteps):
     """Section ``train_ranking_head`` of params.yaml."""
 
     task: str = Field(
@@ -70,30 +51,10 @@ class TrainRankingHeadParams(Params):
         "sorter, whose length must be batch_size"
     )
     batch_size: int = Field(ge=2, description="images per step, which are ranked together")
-    phases: list[RankingPhaseParams] = Field(
+    phases: list[TrainedEpochs] = Field(
         min_length=1,
         description="trainings in order, each from the best weights of the one before; a "
         "phase that does not improve the metric is undone",
-    )
-    optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
-        description="class of torch.optim; the phase sets its learning rate"
-    )
-    precision: Literal["float32", "bfloat16"] = Field(
-        description="precision of the matrix products in training; a CPU without bfloat16 "
-        "instructions takes float32"
-    )
-    max_grad_norm: float | None = Field(
-        gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
-    )
-    micro_batch_size: int | None = Field(
-        ge=1,
-        description="images that the model scores at a time to save memory; the loss still "
-        "ranks the whole batch; null for the whole batch",
-    )
-    checkpoint_every_seconds: float = Field(
-        ge=0,
-        description="least time between two checkpoints inside an epoch, in s: work that a "
-        "killed run can lose; 0 for one after every step",
     )
 
     @property

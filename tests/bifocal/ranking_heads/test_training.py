@@ -34,14 +34,13 @@ from bifocal.ranking_heads.training import (
     predict,
 )
 from bifocal.sorters import PositionwiseLSTMSorter
+from bifocal.training.optimizers import StepOptions
 from bifocal.training.schedules import Step
 
 DIM = 6
 ARGUMENTS: dict[str, Any] = {
-    "epochs": 6,
+    "phase": RankingPhase(epochs=6, learning_rate=0.02, schedule=Step(3, 0.5)),
     "batch_size": 8,
-    "learning_rate": 0.02,
-    "schedule": Step(3, 0.5),
     "seed": 1,
 }
 Labeled = Callable[[str, str], LabeledFeatures]
@@ -280,7 +279,9 @@ def train(
         metric="average_precision",
         checkpoints=folder,
         seed=0,
-        **({"batch_size": 6} | options),
+        batch_size=options.pop("batch_size", 6),
+        on_epoch=options.pop("on_epoch", lambda row: None),
+        options=StepOptions(**({"max_grad_norm": None} | options)),
     )
 
 
