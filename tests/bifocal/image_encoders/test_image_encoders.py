@@ -62,7 +62,7 @@ def test_smile_rejects_unknown_ablation() -> None:
 def test_projection_applies_two_layers_to_mean_of_regions() -> None:
     torch.manual_seed(0)
     encoder = ProjectionEncoder(6, 3, hidden=4).double().eval()
-    first, last, norm = encoder.layers[0], encoder.layers[3], encoder.layers[4]
+    first, last, norm = encoder.projection[0], encoder.projection[3], encoder.projection[4]
     norm.running_mean.copy_(torch.randn(3))
     norm.running_var.copy_(torch.rand(3) + 0.5)
     features, mask = torch.randn(1, 3, 6, dtype=torch.float64), torch.tensor([[True, True, False]])

@@ -56,7 +56,7 @@ def test_frozen_module_keeps_its_batch_norm_statistics(
         "optimizer": {"name": "SGD", "momentum": 0.9, "weight_decay": 0.1},
         "epochs": 1,
     }
-    rules = {"image_encoder": 1, "image_encoder.layers.0": 0}
+    rules = {"image_encoder": 1, "image_encoder.projection.0": 0}
     frozen, _ = train(
         checkpoints / "frozen",
         model=new_model(image_encoder=image_encoder),
@@ -64,11 +64,11 @@ def test_frozen_module_keeps_its_batch_norm_statistics(
         **arguments,
     )
     assert {name for name in changed(start, frozen) if name.startswith("image")} == {
-        "image_encoder.layers.0.weight",
-        "image_encoder.layers.0.bias",
+        "image_encoder.projection.0.weight",
+        "image_encoder.projection.0.bias",
     }
     free, _ = train(checkpoints / "free", model=new_model(image_encoder=image_encoder), **arguments)
-    assert "image_encoder.layers.4.running_mean" in changed(start, free)
+    assert "image_encoder.projection.4.running_mean" in changed(start, free)
 
 
 def test_module_frozen_by_its_encoder_stays_frozen(
