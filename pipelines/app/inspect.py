@@ -12,7 +12,6 @@ import click
 
 from bifocal.progress import plain
 from pipelines.app.run_folder import FolderOrAddress, follow_links_option, shipped_file
-from pipelines.app.training.captioned import check_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -83,7 +82,7 @@ def inspect_command(
     Console().print(findings_tables(seen.inspection))
     click.echo(f"-> {page}")
     if not uncaptioned:
-        check_count(directory, seen.images)
+        seen.images.count_captioned()
     if seen.inspection.errors:
         sys.exit(1)
 

@@ -17,6 +17,8 @@ from bifocal.datasets.formats.user_files import (
 from bifocal.datasets.splits import drawn_splits
 
 TEST = "test"
+MIN_CAPTIONED = 10
+"""Images with captions of which 15 % are at least two: the splits val and test need as many."""
 
 
 class ImageFolder:
@@ -105,13 +107,20 @@ class ImageFolder:
         opened.
 
         Raises:
-            ValueError: there are no captions.
+            ValueError: there are too few for a training.
         """
         root = self._root()
         if root.is_file() or archives_in(list_folder(root, follow_links=self.how.follow_links)):
             return None
         rows = read_user_files(root, root, self.how).rows
-        return len({image for image, _ in rows.captions})
+        count = len({image for image, _ in rows.captions})
+        if count < MIN_CAPTIONED:
+            raise ValueError(
+                f"{root} has {count} images with captions, and a training needs at least "
+                f"{MIN_CAPTIONED}: add images with captions, or search these without a training, "
+                f"by 'bifocal index {root}'"
+            )
+        return count
 
     def _root(self) -> Path:
         if self.root is None:

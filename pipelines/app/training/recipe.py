@@ -20,7 +20,6 @@ from pipelines.app.demo import BACKBONE, RECIPE, SHIPPED
 from pipelines.app.encoders import SMALL, small_at_hand, torch_encoder
 from pipelines.app.run_folder import shipped_file
 from pipelines.app.stages import check_stages, stages_of_run
-from pipelines.app.training.captioned import check_count
 from runtime import parameters
 from runtime.s3.uri import is_remote
 
@@ -242,4 +241,5 @@ def count_captioned(directory: str, user: Sequence[parameters.Layer]) -> int | N
     root = str(corpus.get("root"))
     if corpus["name"] != ImageFolder.__name__ or not Path(root).is_dir():
         return None
-    return check_count(root, build("bifocal.datasets.corpora", corpus))
+    count: int | None = build("bifocal.datasets.corpora", corpus).count_captioned()
+    return count
