@@ -139,11 +139,6 @@ def as_mapping(ref: Any) -> dict[str, Any]:
     return {"name": name, **arguments}
 
 
-def accepts(package: str, name: str, argument: str) -> bool:
-    """Return whether the part ``name`` of ``package`` takes ``argument``."""
-    return argument in inspect.signature(get(package, name)).parameters
-
-
 def check_range(interval: str, **values: float | None) -> None:
     """Raise ``ValueError`` unless each argument that is not None is in an interval such as "[0, 1)"
     or "(0, inf)"."""

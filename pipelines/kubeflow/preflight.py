@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from components.catalog import pipeline_components
@@ -21,9 +21,6 @@ from runtime.checkout import git_answer, git_environment
 from runtime.redaction import redact
 from runtime.s3.storage import Storage
 from runtime.s3.uri import StorageError, is_remote
-
-if TYPE_CHECKING:
-    pass
 
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 UNREACHABLE = re.compile(

@@ -15,6 +15,7 @@ from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor, FeatureReader
 from bifocal.training.weights.base import Weights
+from bifocal.training.weights.source import OpenedSource, open_source
 
 PACKAGE, EXTRACTORS = "bifocal.training.weights", "bifocal.features.extractors"
 WEIGHTS = registry.registered(PACKAGE)
@@ -94,7 +95,7 @@ def prepare(
 ) -> tuple[FeatureExtractor, str, dict[str, float]]:
     folder.mkdir(exist_ok=True)
     extractor, weights = new_extractor(name), new_weights(name, folder.parent)
-    digest, metrics = weights.prepare(extractor, dataset, folder, batch_size=4, seed=1)
+    digest, metrics = weights.prepare(extractor, dataset, folder, seed=1)
     return extractor, digest, metrics
 
 
@@ -147,12 +148,21 @@ class TestEverySourceOfWeights:
     def test_is_shardable_unless_it_trains(
         self, name: str, dataset: Dataset, tmp_path: Path
     ) -> None:
-        extractor, weights = new_extractor(name), new_weights(name, tmp_path)
-        if weights.shardable:
-            assert weights.prepare(extractor, dataset, tmp_path, batch_size=4, seed=1, sharded=True)
+        def open_shard() -> OpenedSource:
+            extractor = {"name": FITTING.get(name, "Grid"), **SMALL}
+            return open_source(
+                extractor, weights, dataset, tmp_path, batch_size=4, seed=1, sharded=True
+            )
+
+        weights = {"name": name, **ARGUMENTS.get(name, {})}
+        if "path" in weights:
+            new_weights(name, tmp_path)
+            weights["path"] = str(tmp_path / weights["path"])
+        if WEIGHTS[name].shardable:
+            assert len(open_shard().metadata["weights"]) == 64
         else:
-            with pytest.raises(ValueError, match=r"every shard would learn a .* of its own"):
-                weights.prepare(extractor, dataset, tmp_path, batch_size=4, seed=1, sharded=True)
+            with pytest.raises(ValueError, match="every shard would learn a network of its own"):
+                open_shard()
 
     def test_says_which_extractors_it_fits(self, name: str) -> None:
         for extractor, part in registry.registered(EXTRACTORS).items():

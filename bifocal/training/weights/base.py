@@ -39,16 +39,12 @@ class Weights(CheckedByConstruction, ABC):
         extractor: FeatureExtractor,
         dataset: Dataset,
         directory: Path,
-        *,
-        batch_size: int,
         seed: int,
-        sharded: bool = False,
     ) -> PreparedWeights:
         """Load weights into ``extractor``, after training them on the splits "train" and "val" if
         necessary.
 
-        ``directory`` keeps trained weights as ``weights.safetensors``. If ``sharded``, this run
-        extracts a share of the images.
+        ``directory`` keeps trained weights as ``weights.safetensors``.
         """
 
 
@@ -74,7 +70,6 @@ class TrainedWeights(Weights):
     """Weights that are trained once for each feature directory."""
 
     shardable = False
-    network: ClassVar[str]  # trained network, for messages
 
     @abstractmethod
     def train(
@@ -88,17 +83,8 @@ class TrainedWeights(Weights):
         extractor: FeatureExtractor,
         dataset: Dataset,
         directory: Path,
-        *,
-        batch_size: int,
         seed: int,
-        sharded: bool = False,
     ) -> PreparedWeights:
-        if sharded:
-            raise ValueError(
-                f"every shard would learn a {self.network} of its own: extract once without "
-                f"shards, on a small dataset if necessary, then load the {WEIGHTS_FILE} of that "
-                "feature directory with FromFile"
-            )
         if not (directory / WEIGHTS_FILE).is_file():
             extra, metrics = self.train(extractor, dataset, directory / "checkpoints", seed)
             keep(extractor, directory, extra, metrics)

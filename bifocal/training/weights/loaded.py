@@ -39,10 +39,7 @@ class LoadedWeights(Weights):
         extractor: FeatureExtractor,
         dataset: Dataset,
         directory: Path,
-        *,
-        batch_size: int,
         seed: int,
-        sharded: bool = False,
     ) -> PreparedWeights:
         digest, extra = self.load(extractor.backbone)
         if extractor.keeps_weights:

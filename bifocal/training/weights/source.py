@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor, FeatureReader, FeatureSource
 from bifocal.features.extraction import NetworkFeatures
@@ -50,9 +51,13 @@ def open_source(
         assert batch_size is not None, "a network needs the number of images per forward pass"
         reader.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")
         prepared: Weights = build(WEIGHTS, weights)
-        metadata["weights"], metrics = prepared.prepare(
-            reader, dataset, directory, batch_size=batch_size, seed=seed, sharded=sharded
-        )
+        if sharded and not prepared.shardable:
+            raise ValueError(
+                "every shard would learn a network of its own: extract once without "
+                f"shards, on a small dataset if necessary, then load the {WEIGHTS_FILE} of that "
+                "feature directory with FromFile"
+            )
+        metadata["weights"], metrics = prepared.prepare(reader, dataset, directory, seed)
         if isinstance(reader, ImageFiles):
             source = reader.sizes(dataset)
         else:

@@ -56,7 +56,6 @@ class TrainClassifier(TrainedWeights):
     train_backbone: bool = True
 
     parts: ClassVar[Mapping[str, str]] = {"start": "bifocal.training.weights"}
-    network = "classifier"
 
     def __post_init__(self) -> None:
         if (self.task is None) == (self.path is None):

@@ -45,8 +45,6 @@ class TrainOnPhrases(TrainedWeights):
     positive_weight: float = 5.0
     image_word_weight: float = 0.02
 
-    network = "backbone"
-
     def __post_init__(self) -> None:
         check_range(
             "[1, inf)", epochs=self.epochs, batch_size=self.batch_size, min_count=self.min_count

@@ -165,7 +165,7 @@ def test_killed_shard_resumes_after_its_last_complete_file(
 
 def test_training_in_a_shard_is_an_error(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"every shard would learn a backbone of its own.*weights\.safetensors"
+        ValueError, match=r"every shard would learn a network of its own.*weights\.safetensors"
     ):
         extract(folder, tmp_path / "part", "1/2", **DEFAULTS["extract_features"])
 
