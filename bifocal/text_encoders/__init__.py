@@ -1,8 +1,10 @@
 """Text encoders: ``forward(values, lengths) -> (B, d)``, of unit norm."""
 
-from bifocal.text_encoders.contextual.elmo_bilstm import ElmoBiLSTMEncoder
-from bifocal.text_encoders.contextual.elmo_mixture import ElmoMixtureEncoder
-from bifocal.text_encoders.contextual.token_mixture import TokenMixtureEncoder
+from bifocal.text_encoders.contextual import (
+    ElmoBiLSTMEncoder,
+    ElmoMixtureEncoder,
+    TokenMixtureEncoder,
+)
 from bifocal.text_encoders.heads import (
     BagOfWordsEncoder,
     LinearEncoder,

@@ -1,4 +1,4 @@
-"""The convolutional sorter of SoDeep's published code."""
+"""The convolutional sorters of SoDeep: of the paper, and of its published code."""
 
 from itertools import pairwise
 
@@ -6,6 +6,52 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.sorters.ranks import TrainedSorter
+
+
+class CNNSorter(TrainedSorter):
+    """Blocks of convolution, batch norm and ReLU, then an affine layer over the positions.
+
+    Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. The last block has as many
+    channels as there are
+    scores: channel i becomes the rank of score i. The thesis does not state the filter sizes; here
+    the receptive field of the last block covers all scores. ``PublishedCNNSorter`` is the other
+    network of the authors' code.
+
+    The sorter is not permutation-equivariant. It must be trained, see
+    ``bifocal.training.pretraining.sorter``, and accepts only the length that it is trained for.
+
+    Args:
+        length: scores per vector.
+        blocks: convolutional blocks.
+
+    Shape:
+        scores (..., length) -> ranks (..., length), 0 = best.
+
+    Raises:
+        ValueError: a vector has another length.
+
+    Example:
+        >>> import torch
+        >>> CNNSorter(length=8, blocks=2)(torch.randn(3, 8)).shape
+        torch.Size([3, 8])
+    """
+
+    def __init__(self, length: int = 100, blocks: int = 8) -> None:
+        super().__init__()
+        self.length = length
+        channels = [1, *(min(16 * 2**block, length) for block in range(blocks - 1)), length]
+        width = 2 * -(-(length - 1) // blocks) + 1
+        self.blocks = nn.Sequential()
+        for before, after in pairwise(channels):
+            convolution = nn.Conv1d(before, after, width, padding="same", bias=False)
+            self.blocks.append(nn.Sequential(convolution, nn.BatchNorm1d(after), nn.ReLU()))
+        self.projection = nn.Linear(length, 1)
+
+    def fractions(self, rows: Tensor) -> Tensor:
+        """Return the ranks of rows (B, n) as fractions of n."""
+        fractions: Tensor = self.projection(self.blocks(rows.unsqueeze(1)))
+        return fractions
+
 
 CHANNELS = (1, 8, 16, 32, 64, 96, 128, 256, 256, 128)
 WIDTHS = (2, 3, 5, 7, 10, 7, 5, 3, 3)

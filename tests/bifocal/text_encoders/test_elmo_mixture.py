@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bifocal.text_encoders import ElmoMixtureEncoder
-from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
+from bifocal.text_encoders.contextual import ScalarMixture
 
 LAYERS, DIM = 3, 4
 LENGTHS = torch.tensor([3, 1])

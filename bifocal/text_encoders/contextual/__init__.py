@@ -1,2 +1,0 @@
-"""Text encoders on pretrained language models: mixtures of contextual vectors, ELMo,
-transformers."""
