@@ -16,6 +16,7 @@ import numpy as np
 from bifocal.onnx.files import read_json
 from bifocal.onnx.pixels import DECODED_SCALE
 from bifocal.onnx.sessions import Array
+from bifocal.onnx.text.captions import pad_ids
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 
 IMAGES, TEXTS = Path("visual"), Path("textual")
@@ -79,12 +80,8 @@ class TowerTokens:
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, ...]:
         """Return the ids of B sentences."""
-        ids = np.full((len(sentences), self.length), self.padding, np.int64)
-        for number, row in enumerate(
-            self.tokenizer.encode([self._clean(sentence) for sentence in sentences])[0]
-        ):
-            ids[number, : len(row)] = row
-        return (ids,)
+        rows = self.tokenizer.encode([self._clean(sentence) for sentence in sentences])[0]
+        return pad_ids(rows, self.length, self.padding)[:1]
 
     def _clean(self, sentence: str) -> str:
         text = sentence.translate(PUNCTUATION).lower() if self.canonical else sentence

@@ -35,6 +35,12 @@ def require_root(root: Path | str | None, corpus: str, files: str) -> Path:
     return Path(root)
 
 
+def require_file(path: Path, corpus: str) -> None:
+    """Raise ``ValueError`` unless a corpus has a file."""
+    if not path.is_file():
+        raise ValueError(f"{corpus} needs {path}: no such file")
+
+
 def find_lists(folder: Path, names: Mapping[str, str], corpus: str) -> dict[str, Path]:
     """Return the list of each split that is in ``folder``; at least one must be."""
     lists = {split: folder / name for split, name in names.items() if (folder / name).is_file()}
@@ -50,8 +56,7 @@ def read_names(path: Path, corpus: str) -> list[str]:
 
 def read_lines(path: Path, corpus: str) -> list[str]:
     """Return the lines of a UTF-8 text file, including empty lines."""
-    if not path.is_file():
-        raise ValueError(f"{corpus} needs {path}: no such file")
+    require_file(path, corpus)
     try:
         return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -60,8 +65,7 @@ def read_lines(path: Path, corpus: str) -> list[str]:
 
 def open_array(path: Path, corpus: str) -> NDArray[Any]:
     """Map published features to memory: numbers (N, D) or (N, R, D)."""
-    if not path.is_file():
-        raise ValueError(f"{corpus} needs {path}: no such file")
+    require_file(path, corpus)
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
@@ -95,8 +99,7 @@ def read_json_list(path: Path, corpus: str) -> list[Any]:
 def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
     """Yield the values of the list in a JSON file one by one: a large file is never in memory as a
     whole."""
-    if not path.is_file():
-        raise ValueError(f"{corpus} needs {path}: no such file")
+    require_file(path, corpus)
     decoder = json.JSONDecoder()
     with path.open(encoding="utf-8") as file:
         text = ""
@@ -127,8 +130,7 @@ def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
 
 def read_xml(path: Path, corpus: str) -> ElementTree.Element:
     """Return the root of an XML file."""
-    if not path.is_file():
-        raise ValueError(f"{corpus} needs {path}: no such file")
+    require_file(path, corpus)
     try:
         return ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:
@@ -136,8 +138,7 @@ def read_xml(path: Path, corpus: str) -> ElementTree.Element:
 
 
 def _parse_json(path: Path, corpus: str) -> Any:
-    if not path.is_file():
-        raise ValueError(f"{corpus} needs {path}: no such file")
+    require_file(path, corpus)
     try:
         return parse_json(path.read_bytes())
     except (ValueError, MemoryError) as error:

@@ -232,10 +232,11 @@ def pad_captions(
     return vectors, np.ones(len(values), dtype=np.int64)
 
 
-def pad_ids(rows: Sequence[Array]) -> tuple[Array, Array]:
-    """Return rows of ids as (B, T) int64, padded with 0, and their lengths (B,) int64."""
+def pad_ids(rows: Sequence[Array], width: int = 0, padding: int = 0) -> tuple[Array, Array]:
+    """Return rows of ids as (B, T) int64, padded to the longest one, or to ``width``, and their
+    lengths (B,) int64."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    ids = np.zeros((len(rows), int(lengths.max(initial=0))), dtype=np.int64)
+    ids = np.full((len(rows), int(lengths.max(initial=width))), padding, dtype=np.int64)
     for number, row in enumerate(rows):
         ids[number, : len(row)] = row
     return ids, lengths

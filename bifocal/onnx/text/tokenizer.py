@@ -88,8 +88,4 @@ class FixedLength:
 
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
         """Return ids (B, T) int64, and lengths (B,) int64."""
-        rows = self.tokenizer.encode(sentences)[0]
-        ids = np.full((len(rows), self.length), self.padding, dtype=np.int64)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = row
-        return ids, np.array([len(row) for row in rows], dtype=np.int64)
+        return pad_ids(self.tokenizer.encode(sentences)[0], self.length, self.padding)

@@ -66,11 +66,8 @@ class MinedTriplets(Batches):
     def prepare(
         self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
     ) -> PreparedBatches:
-        encoder = dual_encoder(model)
-        if not isinstance(loss, SemanticTripletLoss):
-            raise TypeError(f"MinedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
-        pairs = SemanticPairs(inputs.captions("train"))
-        return PreparedBatches(pairs, self.sampler(pairs, encoder, loss, seed))
+        pairs, encoder, triplet_loss = _checked(self, inputs, model, loss)
+        return PreparedBatches(pairs, self.sampler(pairs, encoder, triplet_loss, seed))
 
     def sampler(
         self, pairs: SemanticPairs, model: DualEncoder, loss: SemanticTripletLoss, seed: int
@@ -137,10 +134,7 @@ class OrderedTriplets(Batches):
     def prepare(
         self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
     ) -> PreparedBatches:
-        dual_encoder(model)
-        if not isinstance(loss, SemanticTripletLoss):
-            raise TypeError(f"OrderedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
-        pairs = SemanticPairs(inputs.captions("train"))
+        pairs, _, _ = _checked(self, inputs, model, loss)
         return PreparedBatches(pairs, self.sampler(pairs, seed))
 
     def sampler(self, pairs: SemanticPairs, seed: int) -> Sampler:
@@ -171,3 +165,15 @@ class OrderedTriplets(Batches):
             return [rows.T.flatten() for rows in triplets[:count].split(self.batch_size)]
 
         return sample
+
+
+def _checked(
+    batches: Batches, inputs: TrainingInputs, model: nn.Module, loss: nn.Module
+) -> tuple[SemanticPairs, DualEncoder, SemanticTripletLoss]:
+    """Return the pairs of the training images, with the model and the loss of batches of
+    triplets."""
+    encoder = dual_encoder(model)
+    if not isinstance(loss, SemanticTripletLoss):
+        name = type(batches).__name__
+        raise TypeError(f"{name} needs SemanticTripletLoss, not {type(loss).__name__}")
+    return SemanticPairs(inputs.captions("train")), encoder, loss
