@@ -26,8 +26,8 @@ from benchmarks.tuning import REPORTED, Search, Training, Trial, read_search, st
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.boxes import cell_boxes
-from bifocal.features.extractors.rmac_regions import grid_regions, region_maxima
 from bifocal.hubness.bank import HubnessBank
+from bifocal.image_encoders.rmac import grid_regions, region_maxima
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import load_model, save_model
 from bifocal.models.batch import (

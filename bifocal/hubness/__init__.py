@@ -1,5 +1,4 @@
 """Hubness corrections, one per file: biases of candidates that are close to too many queries. Needs
 no torch."""
 
-from bifocal.hubness.csls import CSLS
-from bifocal.hubness.inverted_softmax import InvertedSoftmax
+from bifocal.hubness.corrections import CSLS, InvertedSoftmax

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.backbones.whitening import Whitening
-from bifocal.features.extractors.rmac_regions import (
+from bifocal.image_encoders import RMACEncoder
+from bifocal.image_encoders.rmac import (
     grid_regions,
     region_maxima,
     region_maxima_of_any_size,
 )
-from bifocal.image_encoders import RMACEncoder
 
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
 

@@ -12,8 +12,8 @@ from sklearn.preprocessing import normalize
 
 from bifocal.datasets import read_dataset
 from bifocal.features.extractors import ImageFiles
-from bifocal.features.extractors.rmac_regions import region_maxima
 from bifocal.features.image_files import open_features
+from bifocal.image_encoders.rmac import region_maxima
 from bifocal.models import load_model
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed_images
 from bifocal.onnx.images import open_image
