@@ -50,7 +50,7 @@ test-real: setup $(VENV)/clients $(VENV)/bin/versitygw
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/docs/test_engines.py \
 	  tests/bifocal/serving/service/test_inference.py \
 	  tests/bifocal/serving/service/test_kserve.py tests/bifocal/metrics/ranking tests/bifocal/evaluation/retrieval \
-	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py
+	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py tests/rehearsals/servers/hosts.py
 
 $(VENV)/bin/versitygw: | setup
 	-GOBIN=$(CURDIR)/$(VENV)/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
