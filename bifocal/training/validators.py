@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import nn
 
+from bifocal.draws import drawn_rows
 from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
 from bifocal.metrics import (
@@ -171,9 +171,8 @@ class Pointing(Validation):
             CachedVectorizer(inputs.vectorizer.vectorizer),
             self.localizer or AutoLocalizer(),
         )
-        rows = sorted(
-            np.random.default_rng(0).permutation(len(dataset.phrases))[: self.phrases].tolist()
-        )
+        names = dataset.phrases["image_id"] + " " + dataset.phrases["phrase"]
+        rows = drawn_rows(names, self.phrases or len(names), 0)
 
         def validate(model: nn.Module) -> dict[str, float]:
             own = localizer.for_model(model.eval())

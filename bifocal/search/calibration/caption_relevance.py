@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bifocal.draws import drawn_rows
 from bifocal.search.index.index import SearchIndex
 
 SAMPLE = 2000
@@ -110,7 +111,7 @@ def _rows(
     except ValueError:  # no caption has a word
         yield from only
         return
-    level = _level(known, row_of) if level is None else level
+    level = _level(texts, known, row_of) if level is None else level
     for start in range(0, len(sentences), BATCH):
         similar = (vectorizer.transform(sentences[start : start + BATCH]) @ known.T).tocsr()
         for number, row in enumerate(only[start : start + BATCH]):
@@ -129,12 +130,12 @@ def _tf_idf(texts: Sequence[str]) -> tuple[Any, Any]:
     return vectorizer, vectorizer.fit_transform(texts)
 
 
-def _level(known: Any, row_of: NDArray[np.int64]) -> float:
+def _level(texts: Sequence[str], known: Any, row_of: NDArray[np.int64]) -> float:
     """Return the median similarity of a caption to the most similar other one of its item; infinite
     without any."""
     sizes = np.bincount(row_of)
     several = np.flatnonzero(sizes[row_of] > 1)
-    chosen = np.random.default_rng(0).permutation(several)[:SAMPLE]
+    chosen = several[drawn_rows((texts[caption] for caption in several), SAMPLE, 0)]
     if not len(chosen):
         return np.inf
     starts = np.concatenate([[0], np.cumsum(sizes)])  # the captions of an item follow each other

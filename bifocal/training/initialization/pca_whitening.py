@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bifocal.backbones.whitening import learn_whitening
+from bifocal.draws import drawn_rows
 from bifocal.image_encoders import RMACEncoder
 from bifocal.models.base import Model
 from bifocal.models.batch import to_device
@@ -41,12 +42,8 @@ class PCAWhitening(Initialization):
         if not isinstance(encoder, RMACEncoder):
             raise ValueError(f"PCAWhitening needs an RMACEncoder, not {type(encoder).__name__}")
         names = list(inputs.dataset.split("train").images["image_id"])
-        drawn = (
-            torch.randperm(len(names), generator=torch.Generator().manual_seed(seed))[: self.images]
-            .sort()
-            .values
-        )
-        rows = inputs.features.rows(names[row] for row in drawn.tolist())
+        drawn = drawn_rows(names, self.images, seed)
+        rows = inputs.features.rows(names[row] for row in drawn)
         vectors = 0
 
         @torch.inference_mode()

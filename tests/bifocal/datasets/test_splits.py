@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from bifocal.datasets.splits import (
     draw_splits,
 )
 from bifocal.draws import drawn_rows, positions
+from bifocal.search.index.build import HeldOutCaptions
 
 NAMES = st.sets(st.text(max_size=3), max_size=150)
 SEEDS = st.integers(0, 99)
@@ -89,6 +91,29 @@ def test_a_sample_does_not_depend_on_the_order(names, key, count):
     assert len(chosen) == min(count, len(names))
     ties = len(set(positions(names, key).tolist())) < len(names)  # composed and decomposed accents
     assert ties or chosen == {turned[row] for row in drawn_rows(turned, count, key)}
+
+
+@given(kept=NAMES, others=NAMES, key=SEEDS, count=st.integers(0, 40))
+def test_a_sample_changes_by_at_most_the_changed_items(kept, others, key, count):
+    """What is drawn by ``drawn_rows``: also the bank of hubness, and the samples of calibration,
+    of evaluation and of the monitor."""
+
+    def drawn(names):
+        names = sorted(names)
+        return {names[row] for row in drawn_rows(names, count, key)}
+
+    fewer, more = drawn(kept), drawn(kept | others)
+    assert len(fewer - more) <= len(others - kept)
+    assert more & kept <= fewer
+
+
+@given(kept=NAMES, others=NAMES, seed=SEEDS)
+def test_held_out_captions_stay_in_the_sample_of_calibration(kept, others, seed):
+    def sampled(texts):
+        table = pd.DataFrame({"image_id": "a.jpg", "text": sorted(texts)})
+        return {*HeldOutCaptions.sample(table, 20, 12, seed).texts}
+
+    assert len(sampled(kept) - sampled(kept | others)) <= len(others - kept)
 
 
 def test_positions_are_equal_on_all_machines_and_uniform():

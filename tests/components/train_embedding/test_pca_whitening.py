@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
 from bifocal.datasets import read_dataset
+from bifocal.draws import drawn_rows
 from bifocal.features.extractors import ImageFiles
 from bifocal.features.image_files import open_features
 from bifocal.image_encoders.rmac import region_maxima
@@ -79,7 +80,7 @@ def test_untrained_rmac_is_whitened_by_the_regions_of_training_images(
         return found
 
     train = list(tables.split("train").images["image_id"])
-    drawn = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:20].tolist()
+    drawn = drawn_rows(train, 20, 0)
     pca = PCA(8, whiten=True, svd_solver="full").fit(
         np.concatenate(regions([train[row] for row in drawn]))
     )
