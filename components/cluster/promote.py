@@ -176,8 +176,8 @@ def release_check(
     without it."""
     missing = RELEASE_TAG in champion and RELEASE_TAG not in tags
     reason = (
-        f"version {candidate.number} has no release, the champion has one: run python -m "
-        "pipelines release"
+        f"version {candidate.number} has no release, the champion has one: the flow retrain "
+        "embeds the images of an accepted version; python -m pipelines release adds those of a run"
     )
     return Check("release", reason if missing else "")
 

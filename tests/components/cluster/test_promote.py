@@ -293,7 +293,10 @@ def test_a_champion_with_a_release_is_neither_replaced_by_a_version_without_one_
     client.set_model_version_tag(POLICY.model, "1", RELEASE_TAG, "abc")
     register(tmp_path / "b", dataset, 0.1)
     assert decide(artifacts, decide_only=True).accepted
-    reason = "version 2 has no release, the champion has one: run python -m pipelines release"
+    reason = (
+        "version 2 has no release, the champion has one: the flow retrain embeds the images of an "
+        "accepted version; python -m pipelines release adds those of a run"
+    )
     assert decide(artifacts).reasons == [reason]
     assert number_of(POLICY.champion) == 1
     client.set_model_version_tag(POLICY.model, "2", RELEASE_TAG, "def")
