@@ -81,7 +81,9 @@ skipped_checks_option = click.option(
     "--skip-check",
     "skipped",
     multiple=True,
-    type=click.Choice(["images", "repository", "buckets", "permissions", "services", "all"]),
+    type=click.Choice(
+        ["server", "images", "repository", "buckets", "permissions", "services", "all"]
+    ),
     help="Check of the cluster to omit; may be repeated.",
 )
 
@@ -205,7 +207,8 @@ def compile_command(pipeline: Pipeline, output: Path) -> None:
 @pipeline_options
 @skipped_checks_option
 def preflight(pipeline: Pipeline, skipped: tuple[str, ...]) -> None:
-    """Check whether a cluster could run the pipeline: images, repository, buckets and permissions.
+    """Check whether a cluster could run the pipeline: its server, images, repository, buckets and
+    permissions.
 
     'run --runner cluster' and 'schedule apply' make the same checks first. KFP_NAMESPACE is the
     namespace of the runs.

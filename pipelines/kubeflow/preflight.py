@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from components.catalog import pipeline_components
+from pipelines.kubeflow.client import kfp_client
 from pipelines.kubeflow.namespace import (
     NotProbed,
     PreflightSubject,
@@ -33,6 +34,15 @@ GIT_LOGIN = (
 )
 S3_LOGIN = "the keys are this machine's AWS_..., the cluster has its own"
 ALL = "all"
+
+
+def check_server(_: PreflightSubject) -> Iterator[str]:
+    """Yield why the server at ``KFP_ENDPOINT`` takes no run."""
+    try:
+        with kfp_client():
+            pass
+    except (OSError, ValueError) as error:
+        yield str(error)
 
 
 def check_images(subject: PreflightSubject) -> Iterator[str]:
@@ -155,6 +165,7 @@ def dvc_remote(revision: str) -> str | None:
 
 
 CHECKS: Mapping[str, Callable[[PreflightSubject], Iterable[str]]] = {
+    "server": check_server,
     "images": check_images,
     "repository": check_repository,
     "buckets": check_buckets,

@@ -320,11 +320,17 @@ def test_without_a_cluster_at_hand_permissions_are_not_probed(check: Any) -> Non
 def test_a_check_that_could_not_be_made_has_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["preflight", "--revision", REVISION]
     command += [f"--skip-check={name}" for name in ("images", "repository", "buckets")]
+    monkeypatch.setenv("KFP_ENDPOINT", "http://127.0.0.1:9")
     done = CliRunner().invoke(main, command)
-    assert "no problem was found, but 2 checks could not be made" in str(done.exception)
-    assert "not probed: permissions: no Kubernetes API can be reached" in done.output
-    done = CliRunner().invoke(main, [*command, "--skip-check=permissions", "--skip-check=services"])
-    assert done.output == "no problem was found\n"
+    first = str(done.exception).splitlines()[1]
+    assert first.startswith("  server: no Kubeflow server answers at http://127.0.0.1:9")
+    with serve() as (address, _):
+        monkeypatch.setenv("KFP_ENDPOINT", address)
+        done = CliRunner().invoke(main, command)
+        assert "no problem was found, but 2 checks could not be made" in str(done.exception)
+        assert "not probed: permissions: no Kubernetes API can be reached" in done.output
+        command += ["--skip-check=permissions", "--skip-check=services"]
+        assert CliRunner().invoke(main, command).output == "no problem was found\n"
 
 
 def test_credentials_in_problems_are_redacted() -> None:
@@ -332,7 +338,7 @@ def test_credentials_in_problems_are_redacted() -> None:
     with pytest.raises(ValueError, match="images: cpu is a, without a digest") as error:
         check_all(
             subject(images=images, repository="https://git.invalid/x?token=hunter22"),
-            ["buckets", "permissions", "services"],
+            ["server", "buckets", "permissions", "services"],
         )
     assert "hunter22" not in str(error.value)
 
