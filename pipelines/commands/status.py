@@ -1,7 +1,10 @@
 """``python -m pipelines status``."""
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +16,7 @@ from pipelines.commands.project import (
     PROJECTS,
     chosen_project,
     policy_file,
+    project_files,
     project_option,
     run_folder,
 )
@@ -37,7 +41,8 @@ VERDICTS = {
     "--page", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page."
 )
 def status(page: Path | None) -> None:
-    """Print a project's versions with decisions, its last run, drift, corrections and disk."""
+    """Print a project's versions with decisions, its last and next runs, drift, corrections and
+    disk."""
     from rich.console import Console
     from rich.table import Table
 
@@ -93,9 +98,17 @@ def _versions(rules: "PromotionPolicy") -> list[list[str]]:
 
 def _facts(rules: "PromotionPolicy") -> Iterator[tuple[str, str]]:
     from runtime.checkout import tracking_uri
+    from runtime.mlflow.parents import last_pipeline_run
     from runtime.redaction import redact
 
     folder, project = run_folder(), chosen_project()
+    if run := last_pipeline_run(project or "bifocal"):
+        start = datetime.fromtimestamp(run.info.start_time / 1000, UTC)
+        minutes = run.data.metrics.get("duration_seconds", 0) / 60
+        state = f"{run.info.status.lower()}{f' in {minutes:.0f} minutes' if minutes else ''}"
+        yield "last run", f"{run.info.run_name}, {start:%Y-%m-%d %H:%M} UTC, {state}"
+    if project:
+        yield "next run", "; ".join(_next_runs(project)) or "none: no line in crontab"
     report = folder / ("evaluate" if project else "artifacts") / "report" / "index.html"
     if report.is_file():
         moment = datetime.fromtimestamp(report.stat().st_mtime, UTC)
@@ -112,6 +125,36 @@ def _facts(rules: "PromotionPolicy") -> Iterator[tuple[str, str]]:
     yield "MLflow", f"{ui}, experiment {project or 'bifocal'}"
     used = {name: _megabytes(path) for name, path in (("runs", folder), ("MLflow", Path("mlruns")))}
     yield "disk", ", ".join(f"{size:,.0f} MB of {name}" for name, size in used.items())
+
+
+def _next_runs(project: str) -> Iterator[str]:
+    """Yield when each flow starts next: by the lines of crontab, or on a cluster, as declared."""
+    from pipelines.kubeflow.cron import next_start
+
+    if project_files("cluster.yaml"):
+        from pipelines.kubeflow import schedule
+
+        declared = schedule.load(*project_files("schedules.yaml"))
+        starts = [(name, entry.cron) for name, entry in declared.items() if entry.enabled]
+        now = datetime.now(UTC)
+    else:
+        line = rf"^[ \t]*((?:[^\s#]\S*[ \t]+){{5}})(.*--project[ =]{project}(?:\s.*)?)$"
+        starts, now = [], datetime.now().astimezone()
+        for when, command in re.findall(line, _crontab(), re.MULTILINE):
+            named = re.search(r"--flow[ =](\S+)", command) or re.search(r"pipelines (\S+)", command)
+            starts.append((named[1] if named else command, f"0 {when.strip()}"))
+    for name, cron in starts:
+        try:
+            start = next_start(cron, now)
+            yield f"{name} {start:%Y-%m-%d %H:%M %Z}" if start else f"{name} never"
+        except ValueError:  # cron knows more than Kubeflow
+            yield f"{name} by the line {cron.removeprefix('0 ')}"
+
+
+def _crontab() -> str:
+    with suppress(FileNotFoundError):
+        return subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False).stdout
+    return ""
 
 
 def _answers(rules: "PromotionPolicy", corrected: Mapping[tuple[str, str], bool]) -> str:

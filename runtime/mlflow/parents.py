@@ -20,6 +20,7 @@ from runtime.kubeflow.runs import kfp_run_page
 from runtime.mlflow.connection import (
     connect,
     experiment_id,
+    find_experiment,
     mlflow_errors_as_oserror,
     run_page,
     tracking_uri,
@@ -82,6 +83,10 @@ def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
             parent.info.run_id, "duration_seconds", time.time() - parent.info.start_time / 1000
         )
         client.log_metric(parent.info.run_id, "core_hours", hours)
+        for version in (stage.data.metrics.get("version") for stage in stages):
+            if version is not None:  # of the stage that registered a model
+                name = str(parent.info.run_name).partition(", version")[0]
+                client.update_run(parent.info.run_id, name=f"{name}, version {version:.0f}")
         client.set_terminated(parent.info.run_id, "FINISHED" if succeeded else "FAILED")
 
 
@@ -104,6 +109,17 @@ def find_parent(client: mlflow.MlflowClient, pipeline: str) -> Run | None:
         [experiment_id(client)], condition, max_results=1, order_by=["attributes.start_time ASC"]
     )
     return runs[0] if runs else None
+
+
+def last_pipeline_run(experiment: str) -> Run | None:
+    """Return the newest parent run of an experiment, if there is one."""
+    with mlflow_errors_as_oserror():
+        client = connect()
+        if (found := find_experiment(client, experiment)) is None:
+            return None
+        condition, order = f"tags.`{PIPELINE_TAG}` != ''", ["attributes.start_time DESC"]
+        runs = client.search_runs([found.experiment_id], condition, max_results=1, order_by=order)
+        return runs[0] if runs else None
 
 
 def find_or_create_parent(client: mlflow.MlflowClient, pipeline: str) -> Run:

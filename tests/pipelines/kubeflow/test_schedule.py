@@ -5,17 +5,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from kfp import Client
 
 from pipelines.kubeflow.client import PREFIX, Target
 from pipelines.kubeflow.resources import load as load_resources
 from pipelines.kubeflow.schedule import (
-    FIELDS,
     Schedule,
     apply,
-    check_cron,
     list_schedules,
     load,
     plan,
@@ -194,26 +190,6 @@ def test_a_parameter_error_names_the_schedule(server: tuple[Client, type[Kubeflo
     ):
         plan({"weekly": WEEKLY}, Target(server[0], load_resources(), REVISION), fail)
     assert server[1].calls == []
-
-
-@given(st.data())
-def test_every_expression_within_the_ranges_is_valid(data: st.DataObject) -> None:
-    parts = []
-    for name, low, high, words in FIELDS:
-        start = data.draw(st.integers(low, 28 if name == "day" else high))
-        end = data.draw(st.integers(start, high))
-        forms = [
-            "*",
-            "?",
-            str(start),
-            f"{start}-{end}",
-            f"{start},{end}",
-            f"*/{end - start + 1}",
-            f"{start}/2",
-        ]
-        parts.append(data.draw(st.sampled_from([*forms, *words])))
-    expression = " ".join(parts)
-    assert check_cron(expression) == expression
 
 
 def test_the_shipped_schedules_have_no_conflict() -> None:

@@ -102,6 +102,7 @@ def test_run_on_a_cluster_has_one_parent_that_its_last_step_ends(
     assert first.url.startswith(f"{server}/#/experiments/")
     with stage_run("toy", VALUES, {}):
         mlflow.log_metric("core_hours", 0.25)
+        mlflow.log_metric("version", 7)
     (parent,), (stage,) = runs()
     assert stage.data.tags[PARENT_TAG] == parent.info.run_id == first.run_id
     for run in (parent, stage):
@@ -115,6 +116,7 @@ def test_run_on_a_cluster_has_one_parent_that_its_last_step_ends(
     end_pipeline_run("run-1", succeeded)
     (parent,), (stage,) = runs()
     assert (parent.info.status, stage.info.status) == (status, "FAILED")
+    assert parent.info.run_name == "pipeline run-1, version 7"
     assert parent.data.metrics["core_hours"] == 0.25
     assert 0.0 < parent.data.metrics["duration_seconds"] < 60.0
     end_pipeline_run("run-2", succeeded)  # whose first step failed
