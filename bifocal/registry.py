@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
-_REGISTERED: dict[str, dict[str, type]] = {}
+REGISTERED: dict[str, dict[str, type]] = {}
 """Parts outside the library, by package and name."""
 
 
@@ -47,7 +47,7 @@ class CheckedByConstruction:
 
 def registered(package: str) -> dict[str, type]:
     """Return every part of ``package`` by its name."""
-    return _library_parts(package) | _REGISTERED.get(package, {})
+    return _library_parts(package) | REGISTERED.get(package, {})
 
 
 def register(package: str) -> Callable[[T], T]:
@@ -67,7 +67,7 @@ def register(package: str) -> Callable[[T], T]:
             raise ValueError(
                 f"{package} has a {part.__name__} already: give your class another name"
             )
-        _REGISTERED.setdefault(package, {})[part.__name__] = part
+        REGISTERED.setdefault(package, {})[part.__name__] = part
         return part
 
     return add

@@ -16,6 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from bifocal import registry
+from runtime.part_names import wrong_names
 from runtime.spec import (
     Component,
     FromRegistry,
@@ -227,7 +228,8 @@ def _count_values(node: Any, sizes: dict[int, int]) -> int:
 def validate(
     values: Mapping[str, Any], components: Iterable[Component], *, others: Collection[str] = ()
 ) -> dict[str, Params]:
-    """Return the section of each component, typed; one ``ParameterError`` lists all problems.
+    """Return the section of each component, typed; one ``ParameterError`` lists all wrong keys,
+    types and names of parts, or else all wrong values of parts, or else all conflicts.
 
     Args:
         others: names of further sections, which are not checked.
@@ -240,6 +242,7 @@ def validate(
         if key not in known
     ]
     sections: dict[str, Params] = {}
+    parts = list[tuple[str, Any, FromRegistry]]()
     for component in components:
         name, section = component.name, values.get(component.name)
         if name not in values:
@@ -250,18 +253,30 @@ def validate(
                 "below the name"
             )
         else:
-            invalid = [
-                problem
+            parts += (
+                (".".join([name, *map(str, location)]), value, mark)
                 for location, value, mark in marked_values(component.params, section)
                 if isinstance(mark, FromRegistry)
-                for problem in _check_part(value, mark, ".".join([name, *map(str, location)]))
-            ]
+            )
             try:
                 text = json.dumps({"seed": values.get("seed")} | dict(section), default=str)
                 sections[name] = component.params.model_validate_json(text)
             except ValidationError as error:
-                invalid += [_explain(component.params, name, detail) for detail in error.errors()]
-            problems += invalid or [f"{name}: {message}" for message in sections[name].conflicts()]
+                problems += [_explain(component.params, name, detail) for detail in error.errors()]
+    problems += [
+        f"{where}: {message}"
+        for where, value, mark in parts
+        for message in wrong_names(mark.package, value)
+    ]
+    # The other checks import torch.
+    problems = problems or [
+        problem for where, value, mark in parts for problem in _check_part(value, mark, where)
+    ]
+    problems = problems or [
+        f"{name}: {message}"
+        for name, section in sections.items()
+        for message in section.conflicts()
+    ]
     if problems:
         raise ParameterError("parameters:\n  " + "\n  ".join(dict.fromkeys(problems)))
     return sections
