@@ -48,6 +48,7 @@ test-real: setup $(VENV)/clients $(VENV)/bin/versitygw
 	  env $${server:+BIFOCAL_TEST_S3=$(CURDIR)/$$server} BIFOCAL_TEST_S3_PROXY="$$proxy" \
 	  pytest --numprocesses 0 tests/runtime/s3 || exit 1; done; done
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/docs/test_engines.py \
+	  tests/pipelines/app/test_oldest_runtime.py \
 	  tests/bifocal/serving/service/test_inference.py \
 	  tests/bifocal/serving/service/test_kserve.py tests/bifocal/metrics/ranking tests/bifocal/evaluation/retrieval \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py tests/rehearsals/servers/hosts.py

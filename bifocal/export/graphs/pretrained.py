@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
+from bifocal.export.graphs import IR_VERSION
 from bifocal.text.transformer.folder import TransformerFolder
 
 Array = NDArray[Any]
@@ -54,7 +55,7 @@ class GraphWriter:
             self.constants,
         )
         return helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
         )
 
 

@@ -13,6 +13,8 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from bifocal.export.graphs import IR_VERSION
+
 Shape = tuple[str | int, ...]
 """Dimensions of an input; a name stands for a dynamic dimension."""
 
@@ -77,6 +79,7 @@ def write_graph(
     for graph in program.model.graphs():
         for node in graph:
             node.metadata_props.pop(STACK_TRACE, None)
+    program.model.ir_version = IR_VERSION
     program.save(file)  # weights of more than 2 GB beside it
 
 
