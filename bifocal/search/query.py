@@ -15,7 +15,7 @@ from bifocal.onnx.images import open_image, unread_file
 
 Array = NDArray[Any]
 Mode = Literal["vectors", "hybrid", "regions"]
-Relevance = Literal["relevant", "maybe"]
+Relevance = Literal["found", "perhaps", "nothing"]
 Box = tuple[float, float, float, float]
 Explain = Callable[[str, Array], Any]
 """Explanation of a result from its id and the query (d,), such as ``Heatmaps(model, features)``."""
@@ -101,8 +101,9 @@ class SearchHit(ItemFacts):
             in the mode "regions", the score of the best region.
         probability: probability that the item is relevant; null if uncalibrated, for images, sums
             and regions.
-        relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the
-            calibration; else "maybe"; null without a probability.
+        relevance: "found" if at least 80 % of such results are right, by held-out captions;
+            "nothing" if the collection probably has nothing like the sentence; else "perhaps"; null
+            without a probability.
         copies: ids of items with the same file, which are no results of their own.
         box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other
             modes.
@@ -124,8 +125,8 @@ class SearchHit(ItemFacts):
         self.row, self.path, self.explanation = -1, None, None
 
     def __repr__(self) -> str:
-        """Return score, probability and file."""
-        known = "" if self.probability is None else f" {self.probability:.0%}"
+        """Return score, relevance and file."""
+        known = "" if self.relevance is None else f" {self.relevance}"
         return f"<{self.score:.4f}{known} {self.path or self.id}>"
 
     def to_json(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.onnx.heatmaps import HeatmapModel
-from bifocal.search.calibration.calibration import DEPTH
+from bifocal.search.calibration.calibration import DEPTH, NEVER
 from bifocal.search.collection.collection import Collection
 from bifocal.search.filters import GROUP_DEPTH, limit_groups, metadata_column
 from bifocal.search.index.exact import scores, unit_vectors
@@ -368,7 +368,8 @@ class Search:
             else ranking.probabilities[page].tolist()
         )
         boxes = [None] * len(rows) if ranking.boxes is None else ranking.boxes[page]
-        relevant = 0.0 if calibration is None else calibration.relevant
+        certain = NEVER if calibration is None else calibration.certain
+        judged = query.sentence is not None and query.mode == "vectors" and calibration is not None
         hits = [
             SearchHit(
                 **self.items.facts(row),
@@ -377,16 +378,17 @@ class Search:
                 box=box,
                 relevance=None
                 if probability is None
-                else "relevant"
-                if probability >= relevant
-                else "maybe",
+                else "nothing"
+                if judged and not ranking.found
+                else "found"
+                if probability >= certain
+                else "perhaps",
             )
             for row, score, probability, box in zip(rows, found, known, boxes, strict=True)
         ]
         for hit, row in zip(hits, rows, strict=True):
             hit.row = row
         more = max(ranking.total, len(ranking.rows)) > offset + k
-        judged = query.sentence is not None and query.mode == "vectors" and calibration is not None
         is_found = not judged or offset > 0 or ranking.found
         results = Results(hits, is_found, items, more, "", list(query.unknown))
         if judged:

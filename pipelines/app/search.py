@@ -76,7 +76,8 @@ def search_command(
 
     The score of a result sorts the results: the cosine with the query, corrected for hubness if the
     query is a sentence; in the mode hybrid, the sum of the reciprocal ranks. If the index is
-    calibrated, each result of a sentence has its probability of relevance.
+    calibrated, a result of a sentence is found, of which 80 % are right by held-out captions, or
+    perhaps; --json has the probability.
     """
     import bifocal
     from bifocal.onnx.images import open_image
@@ -113,7 +114,7 @@ def search_command(
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
         caption += f"  copies: {len(hit.copies)}" if hit.copies else ""
-        relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
+        relevance = "" if hit.relevance in (None, "nothing") else f"  {hit.relevance:7}"
         if not as_json:
             click.echo(
                 f"{number:3}.  {hit.score:.4f}{relevance}  "

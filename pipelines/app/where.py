@@ -76,9 +76,8 @@ def where_command(
 def describe(phrase: str, location: "Location") -> str:
     """Return a guess, a place with the words that the phrase is rather not there, or that it is
     not."""
-    known = "" if location.probability is None else f" (probability {location.probability:.0%})"
     if not location.present:
-        return f"no {phrase!r} in this image{known}"
+        return f"no {phrase!r} in this image"
     x, y = location.point
     unlikely = location.probability is not None and location.probability < LIKELY
     start = (
@@ -86,4 +85,4 @@ def describe(phrase: str, location: "Location") -> str:
         if unlikely
         else f"guess: {phrase!r}"
     )
-    return f"{start} around {x:.0%} from the left, {y:.0%} from the top{known}"
+    return f"{start} around {x:.0%} from the left, {y:.0%} from the top"

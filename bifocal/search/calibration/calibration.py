@@ -15,8 +15,8 @@ Array = NDArray[Any]
 CALIBRATION, NAMES = "calibration.json", "names.npy"
 DEPTH = 10
 """Results whose scores the margin compares."""
-RELEVANT = 0.5
-"""Least probability of a result that is called relevant."""
+NEVER = 2.0
+"""Probability that no result reaches."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Level:
     recall: float  # share of relevant first results that reach the threshold
     queries: int
     reference: float = field(default=0.0, kw_only=True)
+    certain: float = field(default=NEVER, kw_only=True)
+    """Least probability of a result that is called found, see ``fitting.least_certain``."""
 
     def probabilities(
         self, scores: Array, best: Array | None = None, references: Array | None = None
@@ -89,12 +91,6 @@ class Calibration(Level):
         return (
             None if self.names is None else (queries @ self.names.astype(np.float32).T).max(axis=1)
         )
-
-    @property
-    def relevant(self) -> float:
-        """Least probability of a relevant result: more probable than not, and not below the
-        threshold."""
-        return max(RELEVANT, self.threshold)
 
     def found(self, scores: Array, references: Array | None = None) -> NDArray[np.bool_]:
         """Return for each query (Q,) whether the collection has anything like it, from its ten best

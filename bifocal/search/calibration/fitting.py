@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.search.calibration.calibration import DEPTH, Calibration, Level, reference_scores
+from bifocal.search.calibration.calibration import (
+    DEPTH,
+    NEVER,
+    Calibration,
+    Level,
+    reference_scores,
+)
 from bifocal.search.index.exact import unit_vectors
 from bifocal.search.index.index import SearchIndex
 
@@ -19,6 +25,8 @@ SPARE = 100
 FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 MIN_PAIRS, FOLDS, BINS = 20, 5, 10
+CERTAIN = 0.8
+"""Share of the results called found that are relevant."""
 Limit = tuple[float, float]
 """Share of queries without a match that may reach a threshold, and the confidence that new queries
 keep it."""
@@ -89,8 +97,8 @@ def fit_level(
     """Fit a level on searches with and without a match; None if some folds have no relevant result.
 
     ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the
-    queries' items. With ``references`` (Q,), they take the place of the margin. For ``limit`` see
-    ``allowed_share``.
+    queries' items. With ``references`` (Q,), they take the place of the margin, and no result is
+    found for certain: names do not say whether it is right. For ``limit`` see ``allowed_share``.
     """
     best = scores[:, 0]
     second = (
@@ -126,7 +134,20 @@ def fit_level(
         false_positive_rate=float(found[without].mean()),
         recall=float(found[relevant].mean()),
         queries=len(own),
+        certain=NEVER
+        if references is not None
+        else least_certain(predicted[~without], relevant[~without]),
     )
+
+
+def least_certain(predicted: Array, relevant: Array) -> float:
+    """Return the least probability from which ``CERTAIN`` of the results (n,) are relevant, also
+    one standard error lower; ``NEVER`` if fewer than ``MIN_PAIRS`` are so good."""
+    order, counts = np.argsort(-predicted), np.arange(1, len(predicted) + 1)
+    shares = np.cumsum(relevant[order]) / counts
+    lower = shares - np.sqrt(shares * (1 - shares) / counts)
+    enough = np.flatnonzero((lower >= CERTAIN) & (counts >= MIN_PAIRS))
+    return float(predicted[order[enough[-1]]]) if len(enough) else NEVER
 
 
 def allowed_share(items: int, limit: Limit) -> float:

@@ -79,12 +79,12 @@ async function loadMore() {
 
 function start(current, results) {
   gallery.clear();
-  // Where no result is relevant, the status says so once.
-  sure = results.some(({ relevance }) => relevance === "relevant");
+  // Where no result is found for certain, the status says so once.
+  sure = results.some(({ relevance }) => relevance === "found");
   scrollTo(0, 0);
   const items = number(current.items);
   const dated = information.columns.some(({ name }) => name === "date");
-  const name = !current.loaded ? "nothing" : current.browses ? (dated ? "newest" : "all") : !current.found ? "closest" : !sure && results[0]?.relevance ? "perhaps" : "shown";
+  const name = !current.loaded ? "nothing" : current.browses ? (dated ? "newest" : "all") : !current.found ? "closest" : sure ? "found" : results[0]?.relevance ? "perhaps" : "shown";
   const words = current.unknown.length ? ` ${t("unknown", { words: current.unknown.join(", ") })}` : "";
   byId("status").textContent = t(name, { items }) + words;
   byId("status").className = name === "closest" || name === "nothing" ? "none" : "";
@@ -109,7 +109,7 @@ function card(item, side) {
   const caption = element("span", name, "caption");
   caption.ariaHidden = "true"; // the text of the image
   content.append(image, caption);
-  const notes = [sure && item.relevance === "maybe" && t("maybe"), item.copies?.length && t("copies", { count: item.copies.length })].filter(Boolean);
+  const notes = [sure && item.relevance === "perhaps" && t("maybe"), item.copies?.length && t("copies", { count: item.copies.length })].filter(Boolean);
   if (notes.length) content.append(element("span", notes.join(", "), "maybe"));
   const cut = item.width && item.height ? item.width / item.height / shape(item) : 1;
   if (item.box) content.append(regionBox(item.box, [Math.min(1, 1 / cut), Math.min(1, cut)]));

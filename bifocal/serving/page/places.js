@@ -77,7 +77,5 @@ function drawHeatmap(phrase, place) {
 export function describe(phrase) {
   if (!phrase.point) return t("where_absent", { phrase: phrase.text });
   const [x, y] = phrase.point.map((value) => number(Math.round(100 * value)));
-  if (typeof phrase.probability !== "number") return t("where_one", { phrase: phrase.text, x, y });
-  const guess = t(phrase.probability < 0.5 ? "where_perhaps" : "where_one", { phrase: phrase.text, x, y });
-  return `${guess} ${t("where_probability", { percent: number(Math.round(100 * phrase.probability)) })}`;
+  return t((phrase.probability ?? 1) < 0.5 ? "where_perhaps" : "where_one", { phrase: phrase.text, x, y });
 }

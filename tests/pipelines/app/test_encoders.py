@@ -163,7 +163,7 @@ def test_a_collection_without_captions_is_calibrated_by_names(
     assert result.exit_code == 0, result.output
     found = RunSource(run).load().search("a zebra", k=3)
     assert found.relevance == found[0].probability is not None
-    assert {hit.relevance for hit in found} <= {"relevant", "maybe"}
+    assert {hit.relevance for hit in found} in ({"perhaps"}, {"nothing"})
     monkeypatch.delattr(
         "pipelines.app.index_folder.Embedder"
     )  # the cache has the vectors of the names

@@ -170,19 +170,13 @@ def test_all_interfaces_answer_alike(
     assert answer["found"] == results.found
     assert answer["unknown"] == results.unknown
     output = command("search", *arguments(model, case), "--run", run)
-    lines = re.findall(
-        r"^ +\d+\.  (\S+)(?: +(\d+)% (relevant|maybe))? +(/\S+)", output, re.MULTILINE
-    )
+    lines = re.findall(r"^ +\d+\.  (\S+)(?: +(found|perhaps))? +(/\S+)", output, re.MULTILINE)
     expected = [
-        (
-            f"{hit.score:.4f}",
-            "" if hit.probability is None else f"{hit.probability:.0%}"[:-1],
-            hit.relevance or "",
-        )
+        (f"{hit.score:.4f}", "" if hit.relevance == "nothing" else hit.relevance or "")
         for hit in results
     ]
-    assert [line[:3] for line in lines] == expected
-    assert [line[3] for line in lines] == [str(hit.path) for hit in results]
+    assert [line[:2] for line in lines] == expected
+    assert [line[2] for line in lines] == [str(hit.path) for hit in results]
     assert ("nothing like it" in output) == (not results.found)
     assert (f"does not know: {', '.join(results.unknown)}\n" in output) == bool(results.unknown)
 

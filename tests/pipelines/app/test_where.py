@@ -11,14 +11,14 @@ from pipelines.app.where import describe
 @pytest.mark.parametrize(
     ("probability", "present", "sentence"),
     [
-        (0.29, False, "no 'carrot' in this image (probability 29%)"),
+        (0.29, False, "no 'carrot' in this image"),
         (
             0.31,
             True,
             "perhaps no 'carrot' in this image; the closest place is around 52% from the "
-            "left, 45% from the top (probability 31%)",
+            "left, 45% from the top",
         ),
-        (0.5, True, "guess: 'carrot' around 52% from the left, 45% from the top (probability 50%)"),
+        (0.5, True, "guess: 'carrot' around 52% from the left, 45% from the top"),
         (None, True, "guess: 'carrot' around 52% from the left, 45% from the top"),
     ],
 )

@@ -12,10 +12,11 @@ from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
 from bifocal.search import Search, SearchIndex
-from bifocal.search.calibration.calibration import DEPTH, Calibration, Level
+from bifocal.search.calibration.calibration import DEPTH, NEVER, Calibration, Level
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import (
     FALSE_POSITIVES,
+    MIN_PAIRS,
     PRESENCE,
     RELEVANCE,
     RIDGE,
@@ -24,6 +25,7 @@ from bifocal.search.calibration.fitting import (
     calibrate,
     first_results,
     fit_logistic,
+    least_certain,
     probabilities,
 )
 from bifocal.search.index.exact import unit_vectors
@@ -69,12 +71,40 @@ def test_good_queries_are_found_and_random_ones_rarely() -> None:
     assert max(good.false_positive_rate, poor.false_positive_rate) <= HELD_OUT
 
 
-@pytest.mark.parametrize(("threshold", "least"), [(0.2, 0.5), (0.8, 0.8)])
-def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(
-    threshold: float, least: float
+@given(seed=st.integers(0, 2**32 - 1), slope=st.floats(0.5, 12), center=st.floats(0, 1))
+def test_the_results_called_found_are_right_also_one_error_lower(
+    seed: int, slope: float, center: float
 ) -> None:
-    calibration = Calibration(0.0, 1.0, 0.0, threshold, 0.0, 0.05, 0.5, 100)
-    assert calibration.relevant == least
+    random = np.random.default_rng(seed)
+    values = random.random(200)
+    right = random.random(200) < 1 / (1 + np.exp(-slope * (values - center)))
+    least = least_certain(values, right)
+    for cut in sorted(values):  # by definition: the lowest cut that keeps the share
+        chosen = [
+            bool(is_right) for value, is_right in zip(values, right, strict=True) if value >= cut
+        ]
+        share = sum(chosen) / len(chosen)
+        if len(chosen) >= MIN_PAIRS and share - math.sqrt(share * (1 - share) / len(chosen)) >= 0.8:
+            assert least == cut
+            return
+    assert least == NEVER
+
+
+def test_new_queries_that_are_found_are_right_in_four_of_five_cases() -> None:
+    """Half of the items calibrate; the queries of the other half find their own item."""
+    found, right = 0, 0
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        index, queries = drawn(noise=0.15)
+        order = random.permutation(COUNT)
+        fitted, asked = order[: COUNT // 2], order[COUNT // 2 :]
+        calibration = calibrate(index, queries[fitted], [index.ids[row] for row in fitted])
+        scores, relevant = first_results(index, queries[asked], list(asked[:, None]))
+        scores, relevant = scores[: len(asked)], relevant[: len(asked)]  # with a match
+        certain = calibration.probabilities(scores)[:, 0] >= calibration.certain
+        found, right = found + int(certain.sum()), right + int(relevant[certain].sum())
+    assert found > 50
+    assert right / found >= 0.8 - margin(found, 0.8)
 
 
 @pytest.mark.parametrize(("limit", "least"), [(RELEVANCE, 59), (PRESENCE, 23)])

@@ -57,7 +57,15 @@ def test_results_of_a_calibrated_index_are_relevant_or_maybe(
     index = index_of_collection(Collection.open(run_folder / COLLECTION), None)
     # The probability is 0.5 at the score 0.4, and reaches the threshold at 0.261.
     index.calibration = Calibration(
-        -4.0, 10.0, 0.0, threshold=0.2, error=0, false_positive_rate=0, recall=1, queries=1
+        -4.0,
+        10.0,
+        0.0,
+        threshold=0.2,
+        error=0,
+        false_positive_rate=0,
+        recall=1,
+        queries=1,
+        certain=0.5,
     )
     index.write(tmp_path)
     app = create_app(RunSource(run_folder, index=tmp_path), Settings())
@@ -76,11 +84,12 @@ def test_results_of_a_calibrated_index_are_relevant_or_maybe(
             assert result["probability"] == pytest.approx(
                 1 / (1 + math.exp(4 - 10 * result["score"])), abs=1e-4
             )
-            assert result["relevance"] == ("relevant" if result["score"] >= 0.4 else "maybe")
-        assert {result["relevance"] for result in results} == {"relevant", "maybe"}
+            assert result["relevance"] == ("found" if result["score"] >= 0.4 else "perhaps")
+        assert {result["relevance"] for result in results} == {"found", "perhaps"}
         other = opened.post(SEARCH, json=query | {"where": {"number": 3}}).json()
         assert other["results"][0]["score"] < 0.26137
         assert not other["found"]
+        assert {result["relevance"] for result in other["results"]} == {"nothing"}
         assert opened.post(SEARCH, json=query | {"k": 5, "offset": 90}).json()[
             "found"
         ]  # a later page is not judged
@@ -157,7 +166,7 @@ def test_words_find_items_below_the_threshold_of_the_vectors(
         assert not opened.post("/api/v1/search", json={"text": "star"}).json()["found"]
         found = search(opened, text="odd", mode="hybrid", k=5)
         assert {result["metadata"]["parity"] for result in found} == {"odd"}
-        assert {result["relevance"] for result in found} == {"maybe"}
+        assert {result["relevance"] for result in found} == {"perhaps"}
 
 
 def test_a_region_comes_back_with_its_box(
