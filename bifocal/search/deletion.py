@@ -16,6 +16,7 @@ from bifocal.datasets.base import META
 from bifocal.durable import Change, path_inside
 from bifocal.search.collection.format import (
     DESCRIPTION,
+    FEATURES,
     ITEMS,
     NOWHERE,
     REGIONS,
@@ -47,13 +48,7 @@ def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[s
             change.delete(directory / UNPACKED / name)
     shard, row = (items.column(name).to_numpy() for name in ("shard", "row"))
     for number in np.unique(shard[gone & (shard != NOWHERE)]).tolist():
-        _zero_shard(
-            change,
-            directory,
-            number,
-            row[gone & (shard == number)],
-            description.region_dimension is not None,
-        )
+        _zero_shard(change, directory, number, row[gone & (shard == number)], description.folders)
     table = _tombstones(items, gone)
     change.write(directory / ITEMS, partial(pq.write_table, table))
     if (directory / STATES).is_file():
@@ -95,11 +90,13 @@ def _mask(known: Sequence[str], item_ids: Sequence[str], directory: Path) -> NDA
 
 
 def _zero_shard(
-    change: Change, directory: Path, number: int, rows: NDArray[np.int32], regions: bool
+    change: Change, directory: Path, number: int, rows: NDArray[np.int32], folders: Sequence[str]
 ) -> None:
     name = shard_name(number)
-    _zero_rows(change, directory / VECTORS / f"{name}.npy", [slice(row, row + 1) for row in rows])
-    if regions:
+    for folder in {VECTORS, FEATURES}.intersection(folders):
+        slices = [slice(row, row + 1) for row in rows]
+        _zero_rows(change, directory / folder / f"{name}.npy", slices)
+    if REGIONS in folders:
         offsets = np.load(directory / REGIONS / f"{name}.offsets.npy")
         slices = [slice(offsets[row], offsets[row + 1]) for row in rows]
         for suffix in ("", ".boxes"):

@@ -26,10 +26,12 @@ def run(
     registration: Path,
 ) -> dict[str, float]:
     """Download a release and verify its hashes; ``embedding`` gets only the hubness bank, if there
-    is one."""
+    is one. Without a ``version``, write nothing."""
+    if not version:
+        return {"version": 0}
     found = get_version_number(params.model, int(version))
     with TemporaryDirectory() as folder:
-        graphs, released = download_release(found, release, Path(folder))
+        graphs, released = download_release(found, release, Path(folder), features=True)
         parts = {
             onnx: graphs,
             collection: released / COLLECTION,

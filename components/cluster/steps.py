@@ -122,6 +122,9 @@ class FindReleaseParams(Params):
 
     model: ModelName = Field(description="name in the registry")
     alias: Alias = Field(description="alias of the version")
+    optional: bool = Field(
+        default=False, description="accept that there is no version, or no release of it"
+    )
 
 
 FIND_RELEASE = ClusterStep(

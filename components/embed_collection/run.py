@@ -8,6 +8,7 @@ from bifocal.features import FeatureStore
 from bifocal.onnx.encoders import scores_pairs
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
+from bifocal.search.collection.format import DESCRIPTION
 from bifocal.search.collection.presence import with_unknown
 from bifocal.search.collection.sources import dataset_source, files_source
 from components.embed_collection.spec import EmbedCollectionParams
@@ -34,7 +35,7 @@ def run(
     """Write the collection and return its counts and rates; ``shard`` is ``"2/4"`` for only the
     second quarter.
 
-    In the flow ``refresh``, ``features`` is None, because another run trained the model, and
+    In the flow ``refresh``, ``features`` is None, because another run trained the model. In a flow,
     ``previous``, the collection of the champion's release, replaces ``params.previous``.
     """
     if scores_pairs(onnx):
@@ -51,6 +52,8 @@ def run(
     else:
         source = files_source(params.source, collection)
     known = previous or params.previous
+    if previous is not None and not (previous / DESCRIPTION).is_file():
+        known = None  # the flow retrain before the first champion
     former = None if known is None else Collection.open(known)
     source = with_unknown(source, former, prune=params.prune)
     # Opened when the model needs it: a model of images does not.
@@ -72,6 +75,7 @@ def run(
         max_pixels=params.max_pixels,
         max_rejected_fraction=params.max_rejected_fraction,
         regions=params.regions,
+        feature_bytes=params.feature_bytes,
     )
     return embedder.write(
         collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1

@@ -15,9 +15,9 @@ class EmbedCollectionParams(Params):
         "with a column of images; null for the images of the dataset"
     )
     previous: UserPath | None = Field(
-        description="an earlier collection of the same model: the vectors of its unchanged "
-        "images are taken over, and its other images become tombstones; it may be "
-        "the collection that this run replaces"
+        description="an earlier collection: the vectors of its unchanged images are taken over, or "
+        "computed from its features for another model with its backbone, and its other images "
+        "become tombstones; it may be the collection that this run replaces"
     )
     prune: bool = Field(
         description="remove many images that are gone from the source together; if false, they stay"
@@ -26,6 +26,11 @@ class EmbedCollectionParams(Params):
     regions: bool = Field(
         description="write the vectors and boxes of regions too, if the model localizes; they "
         "are many times larger"
+    )
+    feature_bytes: int = Field(
+        ge=0,
+        description="most bytes of an image's features of the backbone that the collection "
+        "keeps, so that another model with this backbone needs no image; 0 keeps none",
     )
     batch_size: int = Field(ge=1, description="images per forward pass")
     items_per_shard: int = Field(

@@ -76,6 +76,12 @@ SHOWN = 20
     help="Remove many images that are gone together; without it they stay, as a disk may be away.",
 )
 @click.option(
+    "--no-features",
+    is_flag=True,
+    help="Do not keep the features of the backbone, about 6 kB of an image, with which another "
+    "--run of the same backbone needs no image.",
+)
+@click.option(
     "--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing."
 )
 def index_command(
@@ -88,6 +94,7 @@ def index_command(
     is_agreed: bool,
     follow_links: bool,
     prune: bool,
+    no_features: bool,
     is_dry: bool,
 ) -> None:
     """Make DIRECTORY searchable: a folder of images, a table that names images, or an archive.
@@ -103,6 +110,8 @@ def index_command(
     section = chosen_encoders(folder, directory, run, encoder, weights, **options)
     if follow_links:
         section["follow_links"] = True
+    if no_features:
+        section["no_features"] = True
     if is_dry:
         plan(Path(directory), folder, section, prune=prune)
         return
@@ -129,6 +138,7 @@ def index(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool
     broken files."""
     start = time.monotonic()
     from bifocal.onnx.towers import is_towers
+    from bifocal.search.collection.embedding import FEATURE_BYTES
     from pipelines.app.encoders import encoder_folder, small_pointing
     from pipelines.app.index_folder import index_folder
 
@@ -151,6 +161,7 @@ def index(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool
         pointing,
         prune=prune,
         follow_links=bool(section.get("follow_links")),
+        feature_bytes=0 if section.get("no_features") else FEATURE_BYTES,
     )
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""

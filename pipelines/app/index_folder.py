@@ -22,7 +22,7 @@ from bifocal.onnx.pointing import FOLDER as POINTING
 from bifocal.onnx.pointing.similarity import PROMPT
 from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, read_names
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.embedding import CollectionEmbedder
+from bifocal.search.collection.embedding import FEATURE_BYTES, CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION, REJECTED
 from bifocal.search.collection.presence import with_unknown
 from bifocal.search.collection.sources import files_source
@@ -64,6 +64,7 @@ def index_folder(
     *,
     prune: bool = False,
     follow_links: bool = False,
+    feature_bytes: int = FEATURE_BYTES,
 ) -> Indexed:
     """Write encoders, collection and index of a folder of images to a run folder.
 
@@ -77,6 +78,7 @@ def index_folder(
         pointing: folder of a pointing head that the run folder gets beside encoders without one.
         prune: remove many images that are gone together.
         follow_links: see ``list_folder``.
+        feature_bytes: see ``CollectionEmbedder``.
 
     Raises:
         ValueError: the model has no single vector for an image, or the folder has no image that can
@@ -97,7 +99,14 @@ def index_folder(
     size = max(MIN_SHARD, len(source.entries) // SHARDS)
     name = folder.resolve().name
     embedder = CollectionEmbedder(
-        encoders, name, source, previous, batch_size=BATCH, items_per_shard=size, regions=False
+        encoders,
+        name,
+        source,
+        previous,
+        batch_size=BATCH,
+        items_per_shard=size,
+        regions=False,
+        feature_bytes=feature_bytes,
     )
     start = time.perf_counter()
     counts = embedder.write(partial, source.entries)
@@ -117,7 +126,7 @@ def index_folder(
     new, embedded = len(live - known), int(counts["embedded"])
     rejected = pq.read_table(collection / REJECTED).to_pylist()
     broken = [(row["image"], row["reason"]) for row in rejected]
-    same = previous is not None and previous.model.sha256 == digest
+    same = previous is not None and (previous.model.sha256 == digest or counts["from_features"])
     return Indexed(
         len(live), new, embedded - new if same else 0, len(known - live), broken, embedded / seconds
     )

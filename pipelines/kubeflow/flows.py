@@ -65,8 +65,11 @@ class Flow:
     def train(self) -> None:
         """Every stage; then the version gets its release, and becomes the champion if it is
         better."""
-        self._add_stages(self._stages())
-        released = self._release() if set(SEARCH) <= set(self._stages()) else None
+        self._add_stages(name for name in self._stages() if name not in SEARCH)
+        released = None
+        if set(SEARCH) <= set(self._stages()):
+            self._add_collection()
+            released = self._release()
         if self.task.resources.promote and self.artifacts.keys() >= set(PROMOTE.inputs):
             promoted = self._promote()
             if released:
@@ -90,7 +93,7 @@ class Flow:
             self._add_stages(name for name in self._stages() if name not in (*DATA, *SEARCH))
             decision = self._promote(decide_only=True)
             with dsl.If(decision.outputs[ACCEPTED] == TRUE, name="if-accepted"):
-                self._add_stages(SEARCH)
+                self._add_collection()
                 released = self._release()
                 if promotes and self.task.resources.canary is not None:
                     decided = self.task(
@@ -107,7 +110,7 @@ class Flow:
     def refresh(self, alias: str | None = None) -> None:
         """Embed the new images with the champion, or the version with ``alias``, and give it a new
         release."""
-        self._fetch_release(alias)
+        self.artifacts |= self._fetch_release(alias)
         previous = self.artifacts.pop("collection")
         self.artifacts.pop("index")
         self._add_stages(DATA)
@@ -127,7 +130,7 @@ class Flow:
             raise ValueError(
                 f"monitoring.folder is {folder}, which only this machine has: expected s3://..."
             )
-        self._fetch_release()
+        self.artifacts |= self._fetch_release()
         section = {
             "policy": load_thresholds().model_dump(mode="json"),
             **self.task.resources.monitoring.model_dump(mode="json"),
@@ -180,6 +183,16 @@ class Flow:
                 last.after(self.fingerprint)
             self.artifacts |= {name: last.outputs[name] for name in component.outputs}
 
+    def _add_collection(self) -> None:
+        """Embed the collection, from features of the champion's where they are kept, and index
+        it."""
+        previous = {}
+        # The run has the features of its own dataset.
+        if self.task.resources.promote and self.values[SEARCH[0]]["source"] is not None:
+            previous["previous"] = self._fetch_release(optional=True)["collection"]
+        self._add_stages(SEARCH[:1], **previous)
+        self._add_stages(SEARCH[1:])
+
     def _promote(self, decide_only: bool = False) -> dsl.PipelineTask:
         policy = load_promotion(self.policy_file).model_dump(mode="json")
         section = {
@@ -203,17 +216,18 @@ class Flow:
     def _release(self) -> dsl.PipelineTask:
         return self.task(RELEASE, {}, **{name: self.artifacts[name] for name in RELEASE.inputs})
 
-    def _fetch_release(self, alias: str | None = None) -> None:
+    def _fetch_release(self, alias: str | None = None, optional: bool = False) -> dict[str, Any]:
         """Add the tasks that find and fetch the release of the champion; the second is cached by
-        its hash."""
+        its hash. Return its outputs."""
         settings = {
             "model": self._registration()["model"],
             "alias": alias or load_promotion(self.policy_file).champion,
+            "optional": optional,
         }
         found = self.task(FIND_RELEASE, settings).after(self.fingerprint)
         versions = {name: found.outputs[name] for name in FIND_RELEASE.parameter_outputs}
         fetched = self.task(FETCH_RELEASE, {"model": settings["model"]}, **versions)
-        self.artifacts |= {name: fetched.outputs[name] for name in FETCH_RELEASE.outputs}
+        return {name: fetched.outputs[name] for name in FETCH_RELEASE.outputs}
 
     def _push(self) -> None:
         if self.task.resources.push:

@@ -10,6 +10,7 @@ never conflict. A single id is also the name of its file.
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.files import hash_of_files, model_hash
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import ITEMS, STATES
+from bifocal.search.collection.format import FEATURES, ITEMS, STATES
 from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.index.files import DESCRIPTION as INDEX_DESCRIPTION
 from bifocal.search.index.files import IndexDescription
@@ -275,18 +276,31 @@ def read_digest(version: RegisteredVersion) -> str:
     return digest
 
 
-def download_release(version: RegisteredVersion, digest: str, folder: Path) -> tuple[Path, Path]:
+def download_release(
+    version: RegisteredVersion, digest: str, folder: Path, *, features: bool = False
+) -> tuple[Path, Path]:
     """Download a release with its model to ``folder`` and verify all hashes; return both folders,
-    the graphs first."""
-    path = version.download_file(f"{FOLDER}/{digest}", folder / "release")
+    the graphs first. Only the next collection needs the stored ``features``."""
+    root = f"{FOLDER}/{digest}"
+    path = version.download_file(f"{root}/{DESCRIPTION}", folder / "release").parent
     release = Release.read(path)
     if release.digest != digest:
         raise ValueError(
             f"{DESCRIPTION} of version {version.number} has another hash than the tag {RELEASE_TAG}"
         )
+    expected = {
+        name: of_file
+        for name, of_file in release.files.items()
+        if features or not name.startswith(f"{COLLECTION}/{FEATURES}/")
+    }
+    # The files of a folder are downloaded together.
+    depths = {name: 2 if name.startswith(f"{COLLECTION}/") else 1 for name in expected}
+    for part in sorted({"/".join(name.split("/")[:depth]) for name, depth in depths.items()}):
+        with suppress(FileNotFoundError):  # it is named below
+            version.download_file(f"{root}/{part}", path / Path(part).parent)
     found = {name: of_file for name, of_file in hash_files(path).items() if name != DESCRIPTION}
     different = sorted(
-        name for name in {*found, *release.files} if found.get(name) != release.files.get(name)
+        name for name in {*found, *expected} if found.get(name) != expected.get(name)
     )
     if different:
         raise ValueError(

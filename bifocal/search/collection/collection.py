@@ -16,6 +16,7 @@ from bifocal.durable import path_inside
 from bifocal.onnx.files import read_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
+    FEATURES,
     ITEMS,
     REGIONS,
     REJECTED,
@@ -130,6 +131,20 @@ class Collection:
         start, end = offsets[self._row[row]], offsets[self._row[row] + 1]
         return CollectionRegions(vectors[start:end], boxes[start:end])
 
+    def features(self, rows: Sequence[int]) -> NDArray[np.float16]:
+        """Return the stored features (n, R, D) of n items; ``ValueError`` if the collection has
+        none."""
+        backbone = self.description.backbone
+        if backbone is None:
+            raise ValueError(f"{self.directory} keeps no features: embed it again with features")
+        return self._features[list(rows)].reshape(-1, backbone.regions, backbone.dim)
+
+    @cached_property
+    def _features(self) -> Vectors:
+        size = 0 if self.description.backbone is None else self.description.backbone.size
+        files = [self._open(FEATURES, number, (count, size)) for number, count in self._counts]
+        return Vectors(files, self._shard, self._row, size)
+
     @property
     def _counts(self) -> Sequence[tuple[int, int]]:
         return list(enumerate(self.description.shards))
@@ -190,13 +205,13 @@ def merge_collections(
     tables, shards = [], list[int]()
     for collection in opened:
         theirs = collection.description
-        for key in ("model", "root", "dimension", "region_dimension"):
+        for key in ("model", "root", "dimension", "region_dimension", "backbone"):
             if getattr(theirs, key) != getattr(first, key):
                 raise ValueError(
                     f"{collection.directory} and {opened[0].directory} differ in their {key}: "
                     f"{getattr(theirs, key)} and {getattr(first, key)}"
                 )
-        for folder in (VECTORS, REGIONS):
+        for folder in first.folders:
             for path in sorted((collection.directory / folder).glob("*.npy")):
                 number, _, suffix = path.name.partition(".")
                 link(path, target / folder / f"{shard_name(int(number) + len(shards))}.{suffix}")

@@ -14,10 +14,9 @@ from bifocal.datasets.prefetch import prefetch
 from bifocal.onnx.encoders import Array
 from bifocal.onnx.files import UnreadableError, model_hash, open_regular
 from bifocal.onnx.image_limits import MAX_BYTES
-from bifocal.onnx.metadata import COLORS
 from bifocal.progress import log_line, track
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import UNKNOWN, Description, ModelIdentity
+from bifocal.search.collection.format import UNKNOWN, Backbone, Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.presence import check_lost, with_former_values
 from bifocal.search.collection.sources import Entry, Source, with_origins
@@ -27,6 +26,8 @@ from bifocal.search.collection.writer import CollectionWriter, Item
 REASONS_SHOWN = 3
 MOST_AT_ONCE = 1024
 """Items that are added together."""
+FEATURE_BYTES = 8192
+"""Most bytes of an image's features that a collection keeps: pooled layers, not maps."""
 Features = Callable[[Sequence[str]], Sequence[Array]]
 """Returns the stored features (R, D) of a dataset's images by their ids."""
 
@@ -43,8 +44,9 @@ class Embedded(NamedTuple):
 @dataclass(frozen=True)
 class CollectionEmbedder:
     """Embeds a source into a collection; takes vectors over from ``previous`` for images with equal
-    id, SHA-256 and model. ``features`` replace images if the model was exported with them or reads
-    only published features.
+    id, SHA-256 and model, or computes them from its features for another model with its backbone.
+    ``features`` replace images if the model was exported with them or reads only published
+    features.
     """
 
     onnx: Path
@@ -60,6 +62,7 @@ class CollectionEmbedder:
     )
     max_rejected_fraction: float = 1.0
     regions: bool = True
+    feature_bytes: int = FEATURE_BYTES
 
     def write(
         self, directory: Path, entries: Sequence[Entry], first_shard: bool = True
@@ -70,17 +73,18 @@ class CollectionEmbedder:
             self._open_model(),
             ModelIdentity(self.name, None, model_hash(self.onnx)),
         )
-        preprocessing = vectors.graph.preprocessing | (COLORS if vectors.reads_images else {})
+        previous, by_features = self._usable(vectors, identity)
         description = Description(
             identity,
             self.source.root,
             vectors.dimension,
             vectors.region_dimension,
-            preprocessing,
+            vectors.preprocessing,
             follow_links=self.source.follow_links,
+            backbone=self._kept_backbone(vectors, previous),
         )
         states = self.source.states(entries)
-        update = CollectionUpdate(self._usable(description), entries, states)
+        update = CollectionUpdate(previous, entries, states)
         unknown = [entry for entry in entries if entry.kept]
         if unknown and update.collection is None:
             raise ValueError(
@@ -91,7 +95,8 @@ class CollectionEmbedder:
         writer = open_writer(
             directory, description, self.items_per_shard, self.source, entries, states
         )
-        run, start = _Run(self, vectors, update, writer, entries), time.perf_counter()
+        run = _Run(self, vectors, update, writer, entries, by_features)
+        start = time.perf_counter()
         if run._stored is None:
             update.convert_colors(self.source)
         run.embed()
@@ -101,6 +106,7 @@ class CollectionEmbedder:
             "items": finished.items,
             "embedded": run.embedded,
             "kept": run.kept,
+            "from_features": run.from_features,
             "read": run.read,
             "deleted": finished.deleted,
             "rejected": finished.rejected,
@@ -174,18 +180,44 @@ class CollectionEmbedder:
             log_line(f"rejected: {finished.rejected} images, see rejected.parquet")
         return finished
 
-    def _usable(self, description: Description) -> Collection | None:
+    def _stored(self, vectors: ImageVectors) -> Features | None:
+        """Return features to embed in place of the images; None if the images are decoded."""
+        same_features = self.same_features or not vectors.reads_images
+        return self.features if same_features and not vectors.graph.reads_pixels else None
+
+    def _kept_backbone(self, vectors: ImageVectors, previous: Collection | None) -> Backbone | None:
+        """Return the backbone whose features the collection keeps; None unless all items have
+        them."""
+        found = vectors.backbone
+        if found is None or 2 * found.size > self.feature_bytes or self._stored(vectors):
+            return None
+        return found if previous is None or previous.description.backbone == found else None
+
+    def _usable(
+        self, vectors: ImageVectors, model: ModelIdentity
+    ) -> tuple[Collection | None, bool]:
+        """Return the previous collection, None for one without use, and whether to use its features
+        in place of its vectors."""
         if self.previous is None:
-            return None
+            return None, False
         theirs = self.previous.description
-        same = theirs.model.sha256 == description.model.sha256
-        if not same or theirs.region_dimension != description.region_dimension:
-            log_line(
-                f"{self.previous.directory} is of another model, or has other regions: all "
-                "images are embedded"
-            )
-            return None
-        return self.previous
+        same = theirs.model.sha256 == model.sha256
+        if same and theirs.region_dimension == vectors.region_dimension:
+            return self.previous, False
+        if vectors.backbone is None or self._stored(vectors):
+            reason = "the model has no backbone of its own, or the run has the features"
+        elif theirs.backbone is None:
+            reason = "it keeps no features (feature_bytes)"
+        elif theirs.backbone != vectors.backbone:
+            reason = "its features are of another backbone or preprocessing"
+        else:
+            log_line(f"{self.previous.directory} has the features of the unchanged images")
+            return self.previous, True
+        log_line(
+            f"{self.previous.directory} is of another model, or has other regions, and {reason}: "
+            "all images are embedded"
+        )
+        return None, False
 
 
 @dataclass
@@ -197,8 +229,10 @@ class _Run:
     update: CollectionUpdate
     writer: CollectionWriter
     entries: Sequence[Entry]
+    by_features: bool  # of the previous collection, which is of another model
     embedded: int = 0
     kept: int = 0
+    from_features: int = 0
     read: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)  # they keep their former vectors
@@ -219,7 +253,7 @@ class _Run:
                 self.problems.append(result)
                 continue
             batch.append(result)
-            new += result.row is None
+            new += self._is_computed(result)
             if new == self.settings.batch_size or len(batch) == MOST_AT_ONCE:
                 self._add(batch)
                 batch, new = [], 0
@@ -232,7 +266,7 @@ class _Run:
         done = set(self.writer.written.column("item_id").to_pylist())
         waiting = np.array([entry.item_id not in done for entry in self.entries], bool)
         previous = self.update.collection
-        if previous is not None:
+        if previous is not None and not self.by_features:
             for number, positions in list(
                 self.update.whole_shards(waiting, self.settings.items_per_shard // 2)
             ):
@@ -277,45 +311,66 @@ class _Run:
     def _unchanged(self, position: int) -> Embedded:
         return Embedded(self.update.item(position), None, int(self.update.rows[position]))
 
+    def _is_computed(self, image: Embedded) -> bool:
+        return image.row is None or self.by_features
+
     def _add(self, batch: Sequence[Embedded]) -> None:
         """Embed the new images of a batch, and add all of it in order."""
-        new = [number for number, image in enumerate(batch) if image.row is None]
+        computed = [number for number, image in enumerate(batch) if self._is_computed(image)]
         known = {number: image.row for number, image in enumerate(batch) if image.row is not None}
+        features: list[Any] = [None] * len(batch)
+        collection = self.update.collection
+        if known and collection is not None and (self.by_features or self._backbone is not None):
+            stored = collection.features(list(known.values()))
+            for number, values in zip(known, stored, strict=True):
+                features[number] = values
+        taken = {} if self.by_features else known
         found = np.zeros((len(batch), self.vectors.dimension), np.float32)
         regions: list[tuple[Any, Any]] = [(None, None)] * len(batch)
-        if new:
-            found[new], of_regions = self._encode([batch[number] for number in new])
-            for number, region in zip(new, of_regions or (), strict=False):
+        if computed:
+            self._read(batch, features)
+            inputs = [features[number] for number in computed]
+            found[computed], of_regions = self.vectors.encode_inputs(inputs)
+            for number, region in zip(computed, of_regions or (), strict=False):
                 regions[number] = (
                     region,
                     self.vectors.boxes(batch[number].item.width, batch[number].item.height),
                 )
-        if known and self.update.collection is not None:
-            found[list(known)] = self.update.collection.vectors[list(known.values())]
+        if taken and collection is not None:
+            found[list(taken)] = collection.vectors[list(taken.values())]
             if self.vectors.region_dimension is not None:
-                for number, row in known.items():
-                    regions[number] = self.update.collection.regions(row) or (None, None)
-        for image, vector, (region, boxes) in zip(batch, found, regions, strict=True):
-            self.writer.add(image.item, vector, region, boxes)
-        self.embedded += len(new)
-        self.kept += len(known)
+                for number, row in taken.items():
+                    regions[number] = collection.regions(row) or (None, None)
+        for image, vector, (region, boxes), values in zip(
+            batch, found, regions, features, strict=True
+        ):
+            kept = None if self._backbone is None else values
+            self.writer.add(image.item, vector, region, boxes, kept)
+        self.embedded += len(batch) - len(known)
+        self.kept += len(taken)
+        self.from_features += len(known) - len(taken)
 
-    def _encode(self, batch: Sequence[Embedded]) -> tuple[Array, list[Array] | None]:
+    def _read(self, batch: Sequence[Embedded], features: list[Any]) -> None:
+        """Set the encoder's inputs of the new images in a batch."""
+        new = [number for number, image in enumerate(batch) if image.row is None]
+        if not new:
+            return
         if self._stored is not None:
-            return self.vectors.encode_inputs(self._stored([image.item.item_id for image in batch]))
-        return self.vectors.encode_images(
-            [image.pixels for image in batch if image.pixels is not None]
-        )
+            inputs = self._stored([batch[number].item.item_id for number in new])
+        else:
+            pixels = [batch[number].pixels for number in new]
+            inputs = self.vectors.read_pixels([image for image in pixels if image is not None])
+        for number, values in zip(new, inputs, strict=True):
+            features[number] = values
+
+    @property
+    def _backbone(self) -> Backbone | None:
+        """The backbone whose features are kept."""
+        return self.writer.description.backbone
 
     @property
     def _stored(self) -> Features | None:
-        """Features to embed in place of the images; None if the images are decoded."""
-        same_features = self.settings.same_features or not self.vectors.reads_images
-        return (
-            self.settings.features
-            if same_features and not self.vectors.graph.reads_pixels
-            else None
-        )
+        return self.settings._stored(self.vectors)
 
 
 def _name(entry: Entry) -> str:

@@ -23,7 +23,7 @@ DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.par
 STATES = "states.parquet"
 """States of image files: a file whose state is unchanged is not hashed again, as in the index of
 git."""
-VECTORS, REGIONS = "vectors", "regions"
+VECTORS, REGIONS, FEATURES = "vectors", "regions", "features"
 UNPACKED = "images"
 """Folder for images of archives."""
 FOLDER, DATE, SPLIT = "folder", "date", "split"
@@ -95,6 +95,21 @@ class ModelIdentity:
 
 
 @dataclass(frozen=True)
+class Backbone:
+    """The features of an image, (regions, dim) float16, and the hash of the graph and the
+    preprocessing that compute them."""
+
+    sha256: str
+    regions: int
+    dim: int
+
+    @property
+    def size(self) -> int:
+        """Numbers of an image."""
+        return self.regions * self.dim
+
+
+@dataclass(frozen=True)
 class Description:
     """Contents of ``collection.json``."""
 
@@ -108,6 +123,13 @@ class Description:
     deleted: int = 0
     rejected: int = 0
     follow_links: bool = False  # of the image files, also out of the root
+    backbone: Backbone | None = None  # None without stored features
+
+    @property
+    def folders(self) -> list[str]:
+        """Folders with files of each shard."""
+        regions = [] if self.region_dimension is None else [REGIONS]
+        return [VECTORS, *regions, *([] if self.backbone is None else [FEATURES])]
 
     def write(self, file: Path) -> None:
         """Write the description as JSON; a crash leaves no incomplete file."""
@@ -123,6 +145,7 @@ class Description:
                 "again"
             )
         content = read_json(file)
+        backbone = content.pop("backbone", None)
         # Who hands a collection on may not say this of the links in it.
         is_absolute = Path(str(content.get("root"))).is_absolute()
         content["follow_links"] = bool(content.get("follow_links")) and is_absolute
@@ -137,6 +160,7 @@ class Description:
             lambda _: cls(
                 model=ModelIdentity(**content.pop("model")),
                 shards=tuple(content.pop("shards")),
+                backbone=Backbone(**backbone) if backbone else None,
                 **content,
             ),
         )

@@ -1,20 +1,24 @@
 """Image and region vectors from the ONNX graphs of an exported model, without torch."""
 
+import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.durable import file_digest
 from bifocal.onnx.encoders import Array, ImageGraph, scores_pairs
 from bifocal.onnx.heatmaps import LOCALIZER, image_vectors, square_of
+from bifocal.onnx.metadata import COLORS
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.onnx.sessions import REGIONS
+from bifocal.search.collection.format import Backbone
 
-GRAPH = "image_encoder.onnx"
+GRAPH, BACKBONE = "image_encoder.onnx", "backbone.onnx"
 
 
 class ImageVectors:
@@ -30,6 +34,8 @@ class ImageVectors:
             )
         self.graph = ImageGraph(directory, GRAPH)
         self.reads_images = "image" in self.graph.inputs
+        self.preprocessing = self.graph.preprocessing | (COLORS if self.reads_images else {})
+        self.backbone = _backbone(directory, self.graph, self.preprocessing)
         self.seconds = 0.0
         localizer = directory / LOCALIZER
         description = json.loads(localizer.read_text()) if regions and localizer.is_file() else None
@@ -49,13 +55,12 @@ class ImageVectors:
         at once."""
         return decode_pixels(file, self.graph.preprocessing, max_pixels)
 
-    def encode_images(self, pixels: Sequence[Array]) -> tuple[Array, list[Array] | None]:
-        """Return the vectors (B, D) and the regions' vectors (R, d) of B preprocessed images (3, H,
-        W)."""
+    def read_pixels(self, pixels: Sequence[Array]) -> list[Array]:
+        """Return the inputs of ``encode_inputs`` for B preprocessed images (3, H, W)."""
         start = time.perf_counter()
         inputs = self.graph.read_resized(pixels)
         self.seconds += time.perf_counter() - start
-        return self.encode_inputs(inputs)
+        return inputs
 
     def encode_inputs(self, inputs: Sequence[Array]) -> tuple[Array, list[Array] | None]:
         """Return the vectors (B, D) and the regions' vectors (R, d) of B features (R, D), or pixels
@@ -80,3 +85,18 @@ class ImageVectors:
         )
         boxes: NDArray[Any] = relative * np.array([width, height] * 2)
         return boxes.astype(np.float32)
+
+
+def _backbone(
+    directory: Path, graph: ImageGraph, preprocessing: Mapping[str, Any]
+) -> Backbone | None:
+    """Return what computes the features of an image; None without a graph, or a fixed number of
+    regions."""
+    if graph.backbone is None:
+        return None
+    regions, dim = graph.backbone.get_outputs()[0].shape[1:]
+    if not isinstance(regions, int) or not isinstance(dim, int):
+        return None
+    key = [file_digest(directory / BACKBONE), preprocessing]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return Backbone(digest, regions, dim)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bifocal.durable import replace_file, write_json
 from bifocal.search.collection.format import (
     DESCRIPTION,
+    FEATURES,
     ITEMS,
     ITEMS_SCHEMA,
     NOWHERE,
@@ -64,11 +65,7 @@ class CollectionWriter:
             description,
             items_per_shard,
         )
-        for folder in (
-            PARTS,
-            VECTORS,
-            *([REGIONS] if description.region_dimension is not None else []),
-        ):
+        for folder in (PARTS, *description.folders):
             (directory / folder).mkdir(parents=True, exist_ok=True)
         self._check_started()
         self._parts = [
@@ -88,7 +85,7 @@ class CollectionWriter:
 
     def clear(self) -> None:
         """Delete the complete shards of a killed run."""
-        for folder in (PARTS, VECTORS, REGIONS):
+        for folder in (PARTS, *self.description.folders):
             for path in (self.directory / folder).glob("*.*"):
                 path.unlink()
         self._parts = []
@@ -103,6 +100,7 @@ class CollectionWriter:
         self._vectors: list[NDArray[np.float16]] = []
         self._regions: list[NDArray[np.float16]] = []
         self._boxes: list[NDArray[np.float32]] = []
+        self._features: list[NDArray[np.float16]] = []
 
     def add(
         self,
@@ -110,9 +108,10 @@ class CollectionWriter:
         vector: NDArray[Any],
         regions: NDArray[Any] | None = None,
         boxes: NDArray[Any] | None = None,
+        features: NDArray[Any] | None = None,
     ) -> None:
-        """Add an item with its vector (D,) of unit length, its regions (R, d) and their boxes (R,
-        4) in pixels."""
+        """Add an item with its vector (D,) of unit length, its regions (R, d), their boxes (R, 4)
+        in pixels, and its features as ``Description.backbone`` has them."""
         stored = np.asarray(vector, np.float32)
         if (
             stored.shape != (self.description.dimension,)
@@ -133,6 +132,12 @@ class CollectionWriter:
                 )
             self._regions.append(np.asarray(regions, np.float16))
             self._boxes.append(np.asarray(boxes, np.float32).reshape(-1, 4))
+        backbone = self.description.backbone
+        given = None if features is None else features.shape
+        if given != (None if backbone is None else (backbone.regions, backbone.dim)):
+            raise ValueError(f"features of item {item.item_id!r} are {given}: expected {backbone}")
+        if features is not None:
+            self._features.append(features.astype(np.float16).ravel())
         self._items.append(item)
         self._vectors.append(stored.astype(np.float16))
         if len(self._items) == self.items_per_shard:
@@ -142,10 +147,7 @@ class CollectionWriter:
         """Link or copy a shard of another collection by the same model, without reading its
         vectors."""
         name = shard_name(len(self._parts))
-        for folder in (
-            VECTORS,
-            *([REGIONS] if self.description.region_dimension is not None else []),
-        ):
+        for folder in self.description.folders:
             for file in (previous / folder).glob(f"{shard_name(number)}.*"):
                 _link(
                     file,
@@ -197,6 +199,8 @@ class CollectionWriter:
             _save(self.directory / REGIONS / f"{name}.npy", np.concatenate(self._regions))
             _save(self.directory / REGIONS / f"{name}.offsets.npy", offsets)
             _save(self.directory / REGIONS / f"{name}.boxes.npy", np.concatenate(self._boxes))
+        if self.description.backbone is not None:
+            _save(self.directory / FEATURES / f"{name}.npy", np.stack(self._features))
         self._write_part(_part(self._items))
         self._start_shard()
 

@@ -122,4 +122,7 @@ def test_a_collection_reads_the_encoders(exported: tuple[Path, ClassMixture]) ->
     assert vectors.graph.preprocessing["size"] == SIZE
     decoded = vectors.decode(image_files(1)[0], 10**6)
     assert decoded.pixels.shape == (3, SIZE, SIZE)
-    assert vectors.encode_images([decoded.pixels])[0].shape == (1, vectors.dimension)
+    assert vectors.encode_inputs(vectors.read_pixels([decoded.pixels]))[0].shape == (
+        1,
+        vectors.dimension,
+    )

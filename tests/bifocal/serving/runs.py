@@ -9,7 +9,7 @@ import onnx
 import pyarrow as pa
 
 from bifocal.onnx.files import model_hash
-from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.format import Backbone, Description, ModelIdentity
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.trained_model import ONNX, TrainedModel
@@ -67,11 +67,14 @@ def write_run(
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     found, boxes = embed_regions(folder / ONNX, paths) if regions else ([None] * len(ids), None)
     dimension = vectors.shape[1] if regions else None
+    backbone = Backbone("0" * 64, 2, 3)
     writer = CollectionWriter(
-        folder / COLLECTION, Description(identity, "/", vectors.shape[1], dimension)
+        folder / COLLECTION,
+        Description(identity, "/", vectors.shape[1], dimension, backbone=backbone),
     )
     for item_id, path, vector, of_regions in zip(ids, paths, vectors, found, strict=True):
-        writer.add(Item(item_id, path.lstrip("/"), "0" * 64, SIDE, SIDE), vector, of_regions, boxes)
+        item = Item(item_id, path.lstrip("/"), "0" * 64, SIDE, SIDE)
+        writer.add(item, vector, of_regions, boxes, np.ones((2, 3)))
     captions = dict(zip(ids, map(demo.collection.captions, rows), strict=True))
     numbers = list(range(len(ids)))
     parity = ["odd" if number % 2 else "even" for number in numbers]
@@ -88,7 +91,8 @@ def embed_regions(onnx: Path, paths: Sequence[str]) -> tuple[list[np.ndarray], n
         decoded = [
             model.decode(Path(path).read_bytes(), 10**6) for path in paths[start : start + 32]
         ]
-        found += model.encode_images([image.pixels for image in decoded])[1] or []
+        inputs = model.read_pixels([image.pixels for image in decoded])
+        found += model.encode_inputs(inputs)[1] or []
     return found, model.boxes(SIDE, SIDE)
 
 

@@ -110,8 +110,9 @@ def test_an_update_embeds_new_and_changed_images_alone(
     )
 
 
-def test_another_model_embeds_all_again(
-    inputs: dict[str, Path], whole: Path, tmp_path: Path
+@pytest.mark.parametrize("changes", [{}, {"interpolation": "nearest"}])
+def test_another_model_embeds_all_again_unless_its_features_are_stored(
+    inputs: dict[str, Path], whole: Path, tmp_path: Path, changes: dict[str, str]
 ) -> None:
     other = tmp_path / "onnx"
     partial = artifacts.open_partial(other, {})
@@ -121,11 +122,13 @@ def test_another_model_embeds_all_again(
         dirs_exist_ok=True,
         ignore=shutil.ignore_patterns(artifacts.MANIFEST),
     )
-    preprocessing = json.loads((partial / "preprocessing.json").read_text())
+    preprocessing = json.loads((partial / "preprocessing.json").read_text()) | changes
     (partial / "preprocessing.json").write_text(json.dumps(preprocessing, indent=1))
     artifacts.commit(partial, other, {})
     metrics = embed(inputs | {"onnx": other}, tmp_path / "collection", previous=str(whole))
-    assert (metrics["embedded"], metrics["kept"], metrics["deleted"]) == (SCENES, 0, 0)
+    embedded = SCENES if changes else 0  # other preprocessing, other features
+    assert (metrics["embedded"], metrics["from_features"]) == (embedded, SCENES - embedded)
+    assert (metrics["kept"], metrics["deleted"]) == (0, 0)
 
 
 @pytest.mark.parametrize("count", [2, 12])
@@ -162,7 +165,7 @@ def test_a_killed_run_resumes_after_its_last_complete_shard(
     inputs: dict[str, Path], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    encode = ImageVectors.encode_images
+    encode = ImageVectors.read_pixels
 
     def die_late(self: ImageVectors, pixels: list[Any]) -> Any:
         calls.append(len(pixels))
@@ -170,7 +173,7 @@ def test_a_killed_run_resumes_after_its_last_complete_shard(
             raise KeyboardInterrupt
         return encode(self, pixels)
 
-    monkeypatch.setattr(ImageVectors, "encode_images", die_late)
+    monkeypatch.setattr(ImageVectors, "read_pixels", die_late)
     with pytest.raises(KeyboardInterrupt):
         embed(inputs, tmp_path / "collection", batch_size=4)
     metrics = embed(inputs, tmp_path / "collection", batch_size=4)

@@ -176,7 +176,7 @@ def test_a_resumed_run_embeds_images_that_changed_since(
     changed: int,
 ) -> None:
     calls: list[int] = []
-    encode = ImageVectors.encode_images
+    encode = ImageVectors.read_pixels
 
     def die_late(self: ImageVectors, pixels: list[np.ndarray]) -> object:
         calls.append(len(pixels))
@@ -184,7 +184,7 @@ def test_a_resumed_run_embeds_images_that_changed_since(
             raise KeyboardInterrupt
         return encode(self, pixels)
 
-    monkeypatch.setattr(ImageVectors, "encode_images", die_late)
+    monkeypatch.setattr(ImageVectors, "read_pixels", die_late)
     target, names = tmp_path / "collection", sorted(path.name for path in photos.iterdir())
     with pytest.raises(KeyboardInterrupt):
         embed(inputs, target, source=str(photos), batch_size=SHARD)
@@ -202,7 +202,7 @@ def test_images_that_are_away_keep_their_vectors_unless_another_model_needs_them
 ) -> None:
     target, names = tmp_path / "collection", sorted(path.name for path in photos.iterdir())
     changes = {"source": str(photos), "previous": str(target)}
-    embed(inputs, target, source=str(photos), regions=False)
+    embed(inputs, target, source=str(photos), regions=False, feature_bytes=0)
     before = Collection.open(target)
     ids, vectors = before.ids, before.vectors[:]
     for name in names[1:]:

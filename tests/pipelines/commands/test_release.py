@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from bifocal.durable import write_json
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import FIELDS, write_states
+from bifocal.search.collection.format import FEATURES, FIELDS, write_states
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from bifocal.serving.service.app import create_app
@@ -23,7 +23,8 @@ from components.cluster import release as release_step
 from components.cluster.steps import FETCH_RELEASE, FetchReleaseParams, FindReleaseParams
 from pipelines.app.serve_sources import ReleaseSource, open_source
 from runtime.artifacts import artifact_hash, hash_files
-from runtime.mlflow.releases import describe_release
+from runtime.mlflow import get_version_number
+from runtime.mlflow.releases import describe_release, download_release
 from runtime.spec import Params
 from tests.bifocal.serving.runs import write_run
 from tests.pipelines.releases import (
@@ -205,6 +206,14 @@ def test_a_fetched_release_is_no_new_one_until_its_images_change(
         find_release.run(find)
     with pytest.raises(ValueError, match="no version of bifocal has the alias 'best'"):
         find_release.run(find.model_copy(update={"alias": "best"}))
+    for alias in ("champion", "best"):  # neither has a release
+        optional = find.model_copy(update={"alias": alias, "optional": True})
+        assert find_release.run(optional) == {"version": "", "release": ""}
+    nothing = {name: tmp_path / "nothing" / name for name in FETCH_RELEASE.outputs}
+    fetch_release.run(
+        FetchReleaseParams(seed=1, model="bifocal"), version="", release="", **nothing
+    )
+    assert not (tmp_path / "nothing").exists()
     add_release(runs[0])
     found = find_release.run(find)
     parts = {name: tmp_path / "fetched" / name for name in FETCH_RELEASE.outputs}
@@ -213,6 +222,12 @@ def test_a_fetched_release_is_no_new_one_until_its_images_change(
     fetch_release.run(FetchReleaseParams(seed=1, model="bifocal"), **found, **parts)
     assert hash_files(parts["embedding"]) == hash_files(runs[0] / EMBEDDING)
     assert not (parts["onnx"] / "manifest.json").exists()
+    # A service does without the features, which the next collection needs.
+    version = get_version_number("bifocal", 1)
+    _, released = download_release(version, found["release"], tmp_path / "service")
+    for folder, has_features in ((released / COLLECTION.name, False), (parts["collection"], True)):
+        assert (folder / FEATURES).is_dir() is has_features
+        assert Collection.open(folder).vectors[:].any(axis=1).all()
 
     def release_again() -> float:
         return release_step.run(Params(seed=1), **parts, released=parts["registration"])["released"]

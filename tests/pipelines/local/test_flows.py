@@ -107,6 +107,25 @@ def test_refresh_embeds_with_the_released_model_and_takes_over_its_vectors(tmp_p
     assert {"fetch_release", "embed_collection"} <= set(engine.started)
 
 
+@pytest.mark.parametrize("flow", ["train", "retrain"])
+def test_a_new_model_gets_the_collection_of_the_champion_for_images_of_its_own(
+    tmp_path: Path, flow: FlowName
+) -> None:
+    section = {**VALUES["embed_collection"], "source": "s3://bucket/photos"}
+    text = compile_text({**VALUES, "embed_collection": section}, push=False, flow=flow)
+    found = {"changed": "true", "accepted": "true", "version": "", "release": ""}
+    engine = FakeEngine(parameters=found)
+    LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
+    given = engine.messages["embed_collection"]["inputs"]["artifacts"]
+    producers = {name: entry["artifacts"][0]["uri"].split("/")[-4] for name, entry in given.items()}
+    assert producers["previous"] == "fetch-release"
+    assert producers["onnx"] == "export-onnx"
+    parameters = engine.messages["find_release"]["inputs"]["parameterValues"]["parameters"]
+    assert '"optional":true' in parameters
+    release = engine.messages["release"]["inputs"]["artifacts"]
+    assert release["onnx"]["artifacts"][0]["uri"].split("/")[-4] == "export-onnx"
+
+
 def test_monitor_reads_the_release_of_the_champion(tmp_path: Path) -> None:
     engine, _ = execute("monitor", tmp_path, version="3", release="abc")
     assert sorted(engine.started) == [
