@@ -7,6 +7,11 @@ caption, and the recall sum (R@1, 5 and 10 of both directions, about 305) is com
 pipelines/policies/promotion.yaml. In each of 100 years, 52 candidates are compared with one
 champion on one test set. A promotion is false if the candidate equals the champion. The floor is
 the rule of version 0.1: a percentile bootstrap at 2.5 % per look, no minimal gain.
+
+A project has few test images, and accepts a measured gain if a loss of a margin is ruled out. Its
+candidates take each other's place for a year: all are worse than the first model by the margin, or
+each by two points than the champion of its week, or as good. A year is lost if its champion is ever
+worse than the first model by more than the margin.
 """
 
 import torch
@@ -15,12 +20,15 @@ from torch import Tensor
 from benchmarks.common import Report
 from bifocal.metrics.bootstrap import bootstrap_means, subset_means, tail_and_subsets
 from bifocal.promotion.looks import look_level
+from pipelines.commands.project import IMAGES, LOSS
 
 YEARS, LOOKS, RATE, MIN_GAIN, CAPTIONS = 100, 52, 0.05, 1.0, 5
 THRESHOLDS = (0.7, -0.2, -0.6)
 """Least ability of a query that is answered at R@1, 5, 10."""
 GAINS = {0.05: 9, 0.1: 18, 0.2: 36}
 """Gain in the recall sum, in percentage points, by shift of the abilities."""
+PER_POINT = 0.05 / 9
+"""Shift of the abilities by point of the recall sum, see ``GAINS``."""
 BLOCK = 520
 
 
@@ -61,6 +69,27 @@ def accepted_in_version_0_1(gain: Tensor) -> Tensor:
     return torch.cat([part.quantile(0.025, dim=0) > 0 for part in parts])
 
 
+def project_years(
+    images: int, margin: float, loss: float, *, of_first: bool
+) -> tuple[float, float]:
+    """Return the share of lost years, and the promotions of a year, if candidates are worse by
+    ``loss`` points than the first model, or else than the champion."""
+    generator, level = torch.Generator().manual_seed(images), look_level(RATE, LOOKS, [])
+    ability = torch.randn(images, YEARS, generator=generator, dtype=torch.float64)
+    champion = hits(ability, 0.6, 0.0, generator)
+    lost, promotions = torch.zeros(2, YEARS, dtype=torch.float64)
+    worst = lost.clone()
+    for _ in range(LOOKS):
+        candidate_lost = (torch.zeros_like(lost) if of_first else lost) + loss
+        candidate = hits(ability - candidate_lost * PER_POINT, 0.6, 0.0, generator)
+        gain = candidate - champion
+        better = accepted(gain, level, -margin) & (gain.mean(dim=0) > 0)
+        champion = torch.where(better, candidate, champion)
+        lost = torch.where(better, candidate_lost, lost)
+        worst, promotions = torch.maximum(worst, lost), promotions + better
+    return float((worst >= margin).double().mean()), float(promotions.mean())
+
+
 def main() -> None:
     """Measure the rate of false promotions and the power."""
     report = Report("robustness.promotions")
@@ -84,6 +113,21 @@ def main() -> None:
             found = accepted(better, level, MIN_GAIN).double().mean()
             name = f"{images} images: power at a true gain of {gain} points"
             report.add(name, 100 * float(found), "%")
+    for images in (33, 100):
+        margin = LOSS * (IMAGES / images) ** 0.5
+        for name, loss, of_first in (
+            ("worse by the margin", margin, True),
+            ("2 points worse than its champion", 2.0, False),
+            ("as good", 0.0, False),
+        ):
+            share, promotions = project_years(images, margin, loss, of_first=of_first)
+            report.add(
+                f"{images} images, min_gain -{margin:.1f}: lost years, each candidate {name}",
+                100 * share,
+                "%",
+                at_most=100 * RATE,
+                reference=f"{promotions:.1f} promotions a year",
+            )
     report.write()
 
 

@@ -33,7 +33,7 @@ class Criteria:
 
     recall_at: Sequence[int]  # K of the recall sum, which adds R@K of both directions
     min_images: int  # required number of images to compare on
-    min_gain: float  # the recall sum must certainly gain more than this
+    min_gain: float  # the recall sum must certainly gain more than this; below 0, not lose more
     false_promotion_rate: (
         float  # probability that any of ``looks`` models without such a gain is accepted
     )

@@ -162,22 +162,27 @@ def gain_check(
     seed: int,
     name: str = "gain",
 ) -> Check:
-    """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level
-    ``alpha``."""
+    """Return whether the recall sum gains, and by more than ``min_gain`` percentage points at the
+    level ``alpha``; below 0, this is the loss to rule out."""
     measured = measure(queries, RECALL_SUM, ks, alpha, seed)
     if measured is None:
         return Check(name, "the recall sum was not measured", limit=min_gain)
     current, reference, low = measured
+    gain = current - reference
+    required = "a measured gain" if low > min_gain else f"more than {min_gain:g}"
     reason = (
-        f"the gain in the recall sum is {current - reference:+.2f}, at least {low:+.2f} with a "
-        f"confidence of {100 * (1 - alpha):.4g} %: more than {min_gain:g} is required"
+        f"the gain in the recall sum is {gain:+.2f}, at least {low:+.2f} with a confidence of "
+        f"{100 * (1 - alpha):.4g} %: {required} is required"
     )
-    setting = f"min_gain: {_rounded(0.99 * low, up=False)}" if low > 0 else ""
-    without = "no min_gain accepts it: more test images, or fewer looks, narrow the bound"
-    cost = "two seeds of one recipe may differ by as much" if setting else without
-    return Check(
-        name, "" if low > min_gain else reason, current - reference, min_gain, low, setting, cost
-    )
+    if low > 0:
+        cost = "two seeds of one recipe may differ by as much"
+    elif gain > 0:
+        cost = "a loss of as much is not ruled out; more test images, or fewer looks, narrow it"
+    else:
+        cost = "no min_gain accepts it: it measures no gain"
+    setting = f"min_gain: {_rounded(low - abs(low) / 100 - 1e-9, up=False)}" if gain > 0 else ""
+    passed = gain > 0 and low > min_gain
+    return Check(name, "" if passed else reason, gain, min_gain, low, setting, cost)
 
 
 def zero_shot_check(
@@ -208,7 +213,9 @@ def zero_shot_check(
         return Check(
             "zero_shot", f"{len(queries)} of {len(own)} queries have zero-shot ranks; {EVALUATE}"
         )
-    check = gain_check(queries, ks, min_gain, alpha, seed, "zero_shot")
+    check = gain_check(queries, ks, max(min_gain, 0.0), alpha, seed, "zero_shot")
+    if check.bound is not None and check.bound <= 0:
+        check = replace(check, setting="", cost="")  # no min_gain is below 0 here
     if len(queries) == len(floor) and (queries["rank_current"] == queries["rank_reference"]).all():
         return replace(check, reason="")
     reason, cost = (

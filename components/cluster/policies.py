@@ -117,7 +117,9 @@ class PromotionPolicy(StrictModel):
         default=500, ge=2, description="test images that neither model was trained on"
     )
     min_gain: float = Field(
-        default=1.0, gt=0, description="percentage points of the recall sum that must be exceeded"
+        default=1.0,
+        description="percentage points of the recall sum that must be exceeded; below 0, the loss "
+        "that must be ruled out",
     )
     false_promotion_rate: float = Field(
         default=0.05, gt=0, lt=0.5, description="of all looks at one test set together"

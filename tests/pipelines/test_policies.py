@@ -22,7 +22,7 @@ def test_the_default_number_of_images_is_500(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"min_gain": 0.0}, "min_gain: Input should be greater than 0"),
+        ({"looks": 0}, "looks: Input should be greater than or equal to 1"),
         ({"floors": {}}, "floors: Dictionary should have at least 1 item"),
         ({"max_drops": {"recal_sum": 1.0}}, "max_drops.recal_sum"),
         ({"confidence": 95.0}, "confidence: Input should be less than 1"),

@@ -17,7 +17,8 @@ from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.promotion.acceptance import assess
-from bifocal.promotion.checks import limit_check
+from bifocal.promotion.checks import gain_check, limit_check
+from bifocal.promotion.comparison import RETRIEVAL
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look, image_sketch
 from tests.bifocal.promotion.tiny_models import (
@@ -238,7 +239,42 @@ def test_a_gain_that_is_not_certain_names_what_would_help(
         check for check in decide(dataset, model(0.6), model(0.6)).checks if check.name == "gain"
     ]
     assert check.setting == ""
-    assert "no min_gain accepts it: more test images" in check.explain("promotion.yaml")
+    assert "no min_gain accepts it: it measures no gain" in check.explain("promotion.yaml")
+
+
+@pytest.mark.parametrize("better", [-3, 0, 1, 3, 40])
+def test_below_0_min_gain_is_the_loss_to_rule_out_beside_a_measured_gain(better: int) -> None:
+    """Of 40 images, some have a caption that only one model finds: 15 that of the other one."""
+    changed = [1] * (15 + better) + [-1] * 15 if better < 40 else [1] * 40
+    signs = np.array(changed[:40] + [0] * (40 - len(changed)))
+    sides = [
+        pd.DataFrame(
+            {
+                "direction": direction,
+                "image_id": [str(number) for number in range(40)],
+                "rank_current": np.where(signs < 0, 99.0, 0.0),
+                "rank_reference": np.where(signs > 0, 99.0, 0.0),
+            }
+        )
+        for direction in RETRIEVAL
+    ]
+    checks = {
+        margin: gain_check(pd.concat(sides), [1, 5], margin, 0.001, 1)
+        for margin in (1.0, -100.0, -400.0)
+    }
+    for margin, check in checks.items():
+        assert check.value == pytest.approx(400 * signs.sum() / 40)
+        assert check.bound is not None
+        assert check.passed == (check.value > 0 and check.bound > margin)
+    assert [check.passed for check in checks.values()] == {
+        -3: [False, False, False],
+        0: [False, False, False],
+        1: [False, False, True],
+        3: [False, False, True],
+        40: [True, True, True],
+    }[better]
+    for check in checks.values():
+        assert check.passed or (check.setting != "") == (better > 0)
 
 
 def test_guard_allows_a_drop_only_if_its_bound_does(

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,12 @@ from bifocal.datasets import read_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.corrections import add_correction
 from bifocal.datasets.scenes.drawing import draw_scene
-from bifocal.promotion.acceptance import Criteria
-from bifocal.promotion.checks import Check
-from components.cluster.promote import assess_versions
+from bifocal.promotion.checks import Check, gain_check
+from bifocal.promotion.common_images import common_images
+from bifocal.promotion.comparison import join_queries
+from bifocal.promotion.exported_model import ExportedModel
 from pipelines.commands import main
-from pipelines.policies import load_promotion
-from runtime.mlflow import get_version_number, version_tags
+from runtime.mlflow import get_version_number
 from tests.bifocal.serving.server import ROOT, Server
 from tests.docs.blocks import blocks, commands
 from tests.mlflow_server import free_port
@@ -82,15 +81,18 @@ def split_test() -> set[str]:
     return set(images["image_id"])
 
 
-def gain_over_the_first(number: int) -> Check:
-    """Return the gain of a version over version 1, on the test images that neither learned."""
-    policy = load_promotion(Path("projects/products/promotion.yaml"))
-    values = {field.name: getattr(policy, field.name) for field in fields(Criteria)}
-    last, first = (get_version_number("products", each) for each in (number, 1))
-    artifacts = FOLDER / "artifacts" / "dataset", FOLDER / "artifacts" / "features"
-    criteria = Criteria(**{**values, "looks": 1, "min_gain": 1e-6})
-    result = assess_versions(last, first, version_tags(last), criteria, *artifacts)
-    return next(check for check in result.checks if check.name == "gain")
+def gain_over_the_first(number: int, folder: Path) -> Check:
+    """Return the gain of a version over version 1, on test images of the last training that neither
+    learned, with a confidence of 95 %."""
+    models = []
+    for each in (number, 1):
+        version, place = get_version_number("products", each), folder / str(each)
+        evaluation = version.download_evaluation("", place / "run")
+        models.append(ExportedModel.read(version.download_graphs(place / "model"), evaluation))
+    tables = read_dataset(FOLDER / "prepare-dataset" / "dataset")
+    common = common_images(tables, models, [None, None])
+    queries = join_queries(*(model.rank(common.split, None) for model in models))
+    return gain_check(queries, [1, 5, 10], 0.0, 0.05, seed=1)
 
 
 def search(command: str) -> list[dict[str, Any]]:
@@ -118,7 +120,8 @@ def test_the_page_gives_a_champion_that_is_served(
     shutil.copy(ROOT / "params.yaml", tmp_path)
     typed = [command for block in blocks(PAGE) for command in commands(block)]
     typed = [command for command in typed if not command.startswith("bifocal correct")]
-    new, train, serve, retrain, refresh, monitor, clean, status, rollback, *on_a_cluster = typed
+    new, train, serve, retrain, refresh, monitor, clean, status, *back = typed
+    (refresh_previous, rollback), on_a_cluster = back[:2], back[2:]
     client = MlflowClient(mlflow_store)
 
     captions = write_photos(tmp_path / "photos", range(300))
@@ -149,18 +152,18 @@ def test_the_page_gives_a_champion_that_is_served(
         for command in (refresh, monitor, clean):
             type_command(command)
     champion: int = client.get_model_version_by_alias("products", "champion").version
-    if champion > 1:
-        gain = gain_over_the_first(champion)
-        assert gain.bound is not None
-        assert gain.bound > 0
+    assert champion > 1
+    gain = gain_over_the_first(champion, tmp_path / "compared")
+    assert gain.bound is not None
+    assert gain.bound > 0
     shown = type_command(status)
     answered = re.search(r"^corrections: the champion answers (\d+) of 60$", shown, re.MULTILINE)
     assert answered is not None, shown
     assert int(answered[1]) > 0
     assert "experiment products" in shown
     assert len(search(serve)) == 3
-    if champion > 1:
-        assert "champion: version" in type_command(rollback)
+    type_command(refresh_previous)
+    assert "champion: version" in type_command(rollback)
     assert [command.split("--project")[0].strip() for command in on_a_cluster[1:]] == [
         "python -m pipelines preflight",
         "python -m pipelines run --runner cluster",
