@@ -362,11 +362,9 @@ class Search:
         """Return the results ``offset`` to ``offset + k`` of a ranking."""
         calibration, page = self.index.calibration, slice(offset, offset + k)
         rows, found = ranking.rows[page].tolist(), ranking.scores[page].tolist()
-        known = (
-            [None] * len(rows)
-            if ranking.probabilities is None
-            else ranking.probabilities[page].tolist()
-        )
+        known = [None] * len(rows)
+        if ranking.probabilities is not None:
+            known = ranking.probabilities[page].tolist()
         boxes = [None] * len(rows) if ranking.boxes is None else ranking.boxes[page]
         certain = NEVER if calibration is None else calibration.certain
         judged = query.sentence is not None and query.mode == "vectors" and calibration is not None

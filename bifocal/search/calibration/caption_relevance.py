@@ -122,9 +122,8 @@ def _rows(
 
 def _tf_idf(texts: Sequence[str]) -> tuple[Any, Any]:
     """Return a fitted vectorizer and the unit vectors (C, words) of C texts, sparse."""
-    from sklearn.feature_extraction.text import (
-        TfidfVectorizer,
-    )  # imported here: scikit-learn takes seconds
+    # Imported here: scikit-learn takes seconds.
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(sublinear_tf=True)
     return vectorizer, vectorizer.fit_transform(texts)
@@ -135,7 +134,7 @@ def _level(texts: Sequence[str], known: Any, row_of: NDArray[np.int64]) -> float
     without any."""
     sizes = np.bincount(row_of)
     several = np.flatnonzero(sizes[row_of] > 1)
-    chosen = several[drawn_rows((texts[caption] for caption in several), SAMPLE, 0)]
+    chosen = several[drawn_rows((texts[caption] for caption in several.tolist()), SAMPLE, 0)]
     if not len(chosen):
         return np.inf
     starts = np.concatenate([[0], np.cumsum(sizes)])  # the captions of an item follow each other

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bifocal.training.test_waiting import START, TRAIN, pair
+from tests.two_processes import START, TRAIN, pair
 
 pytestmark = [
     pytest.mark.real,
