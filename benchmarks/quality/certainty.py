@@ -16,7 +16,7 @@ languages, and things that no caption names. For the last three, nothing is the 
 import argparse
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -110,12 +110,15 @@ def measure(report: Report, name: str, index: SearchIndex, embedder: Embedder) -
     for kind, queries in draw_queries(captions, stem).items():
         texts, rows = [text for text, _ in queries], [row for _, row in queries]
         is_caption = kind.startswith("captions")
-        similar = relevant_rows(index.items, texts, rows) if is_caption else [()] * len(texts)
+        similar: Sequence[Iterable[int]] = [()] * len(texts)
+        if is_caption:
+            similar = [of.tolist() for of in relevant_rows(index.items, texts, rows)]
         results = Search(index).batch(embed(embedder, texts), 1, sentences=True)
         answers[kind] = [
             (
                 str(found[0].relevance),
-                row >= 0 and (content(text, stem) <= said[found[0].row] or found[0].row in near),
+                row >= 0
+                and (content(text, stem) <= said[found[0].row] or found[0].row in set(near)),
             )
             for (text, row), found, near in zip(queries, results, similar, strict=True)
         ]
