@@ -46,9 +46,13 @@ class LinearEncoder(ImageEncoder):
         self.projection = nn.Linear(input_dim, dim)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        mean = mean_region(features, mask)
+        mean = self.pooled(features, mask)
         mean = mean if self.standardize is None else self.standardize(mean)
         return normalize(self.projection(self.dropout(mean)), dim=1)
+
+    def pooled(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Return the input (B, D) of the affine map."""
+        return mean_region(features, mask)
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return the regions in the joint space before normalization; their mean, normalized, is

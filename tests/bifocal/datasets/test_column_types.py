@@ -7,6 +7,7 @@ from datetime import date, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -99,6 +100,7 @@ ANY = st.one_of(
 
 @given(first=st.lists(ANY), second=st.lists(ANY), third=st.lists(ANY))
 @example([], [date(2000, 1, 1)], [datetime(2000, 1, 1)])
+@example([], [False], [datetime(1, 1, 1, tzinfo=ZoneInfo("Africa/Addis_Ababa"))])
 def test_columns_of_any_values_are_read_updated_and_read_again(
     first: list[Any], second: list[Any], third: list[Any]
 ) -> None:

@@ -66,7 +66,7 @@ def test_stages_know_the_folder_of_their_checkpoints() -> None:
     environment = {
         entry["name"]: entry["value"] for entry in container("exec-train-embedding")["env"]
     }
-    assert environment["BIFOCAL_CHECKPOINTS"] == resources.load().checkpoints
+    assert environment["BIFOCAL_CHECKPOINTS"] == load().checkpoints
 
 
 def test_job_of_several_machines_is_the_same_to_the_cache_in_another_commit_and_on_other_nodes() -> (
