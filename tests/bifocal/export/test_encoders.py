@@ -119,7 +119,8 @@ def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
                     pixels.float(), torch.ones(pixels[:, 0].shape, dtype=torch.bool)
                 )[0]
             )
-    vectors, regions = served.encode_images([served.decode(file, 10**6).pixels for file in files])
+    pixels = [served.decode(file, 10**6).pixels for file in files]
+    vectors, regions = served.encode_inputs(served.read_pixels(pixels))
     assert regions is None
     torch.testing.assert_close(torch.from_numpy(vectors), torch.stack(expected), rtol=0, atol=1e-5)
 

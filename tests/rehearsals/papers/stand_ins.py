@@ -73,7 +73,7 @@ def _train(chosen: StandIn) -> dict[str, torch.Tensor]:
             grid.backbone = grids[0].backbone
             features = Path(folder) / f"stage{grid.stage}"
             features.mkdir()
-            training.prepare(grid, dataset, features, batch_size=16, seed=SEED)
+            training.prepare(grid, dataset, features, seed=SEED)
         pixels = torch.stack([grid.preprocess(open_image(file)) for file in _files(dataset)])
         with torch.no_grad():
             scale_head(grid, pixels)
