@@ -41,8 +41,6 @@ class Level:
     recall: float  # share of relevant first results that reach the threshold
     queries: int
     reference: float = field(default=0.0, kw_only=True)
-    certain: float = field(default=NEVER, kw_only=True)
-    """Least probability of a result that is called found, see ``fitting.least_certain``."""
 
     def probabilities(
         self, scores: Array, best: Array | None = None, references: Array | None = None
@@ -82,6 +80,8 @@ class Calibration(Level):
     presence: Level | None = (
         None  # None if absent concepts are missing, because all captions are alike
     )
+    certain: float = field(default=NEVER, kw_only=True)
+    """Least probability of a result that is called found, see ``fitting.least_certain``."""
     names: Array | None = field(default=None, compare=False, repr=False)
     """Unit vectors (K, d) of names, where no captions were held out; else None."""
 
@@ -114,8 +114,14 @@ class Calibration(Level):
         content = read_json(file)
         presence = content.pop("presence", None)
         names = read_array(directory / NAMES) if (directory / NAMES).is_file() else None
-        level = None if presence is None else read_whole(file, lambda _: Level(**presence))
-        return read_whole(file, lambda _: cls(**content, presence=level, names=names))
+
+        def read(_: Path) -> Calibration:
+            if presence is not None:
+                presence.pop("certain", None)  # Bifocal 0.3.0 wrote it
+            level = None if presence is None else Level(**presence)
+            return cls(**content, presence=level, names=names)
+
+        return read_whole(file, read)
 
 
 def reference_scores(scores: Array) -> Array:

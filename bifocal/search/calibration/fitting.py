@@ -84,7 +84,8 @@ def calibrate(
             both = np.concatenate([enough, enough])
             matches = np.arange(both.sum()) < enough.sum()
             presence = fit_level(scores[both], matches, own[enough], limit=PRESENCE)
-    return Calibration(**asdict(fitted), presence=presence)
+    level, certain = fitted
+    return Calibration(**asdict(level), certain=certain, presence=presence and presence[0])
 
 
 def fit_level(
@@ -93,12 +94,13 @@ def fit_level(
     own: Array,
     references: Array | None = None,
     limit: Limit = RELEVANCE,
-) -> Level | None:
-    """Fit a level on searches with and without a match; None if some folds have no relevant result.
+) -> tuple[Level, float] | None:
+    """Fit a level on searches with and without a match, see also ``least_certain``; None if some
+    folds have no relevant result.
 
     ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the
-    queries' items. With ``references`` (Q,), they take the place of the margin, and no result is
-    found for certain: names do not say whether it is right. For ``limit`` see ``allowed_share``.
+    queries' items. With ``references`` (Q,), they take the place of the margin. For ``limit`` see
+    ``allowed_share``.
     """
     best = scores[:, 0]
     second = (
@@ -122,7 +124,7 @@ def fit_level(
         found[held_out] = predicted[held_out] >= _threshold(weights, variables[fitted], allowed)
     weights = fit_logistic(variables, relevant)
     intercept, score, weight = map(float, weights)
-    return Level(
+    level = Level(
         intercept=intercept,
         score=score,
         margin=weight if references is None else 0.0,
@@ -134,10 +136,8 @@ def fit_level(
         false_positive_rate=float(found[without].mean()),
         recall=float(found[relevant].mean()),
         queries=len(own),
-        certain=NEVER
-        if references is not None
-        else least_certain(predicted[~without], relevant[~without]),
     )
+    return level, least_certain(predicted[~without], relevant[~without])
 
 
 def least_certain(predicted: Array, relevant: Array) -> float:
@@ -291,8 +291,11 @@ def calibrate_by_names(index: SearchIndex, names: Array, queries: Array) -> Cali
     )
     references = (queries[own] @ names.T).max(axis=1)
     relevant = np.arange(2 * len(own)) < len(own)
-    level = fit_level(np.concatenate([scores, without]), relevant, own, references)
-    return None if level is None else Calibration(**asdict(level), names=names.astype(np.float16))
+    fitted = fit_level(np.concatenate([scores, without]), relevant, own, references)
+    if fitted is None:
+        return None
+    # No result is found for certain: names do not say whether it is right.
+    return Calibration(**asdict(fitted[0]), names=names.astype(np.float16))
 
 
 def _best_names(index: SearchIndex, queries: Array) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """Calibration on drawn vectors: probabilities follow the order of the results; shares come from
 held-out folds."""
 
+import json
 import math
 from pathlib import Path
 
@@ -215,6 +216,13 @@ def test_files_keep_both_levels(tmp_path: Path) -> None:
         calibration = Calibration(0.5, 1.0, 0.0, 0.5, 0.0, 0.05, 0.5, 100, presence)
         calibration.write(tmp_path)
         assert Calibration.read(tmp_path) == calibration
+    file = tmp_path / "calibration.json"
+    content = json.loads(file.read_text())
+    assert "certain" in content
+    assert "certain" not in content["presence"]
+    content["presence"]["certain"] = 0.5
+    file.write_text(json.dumps(content))  # as Bifocal 0.3.0 wrote it
+    assert Calibration.read(tmp_path) == calibration
 
 
 @given(seed=st.integers(0, 2**32 - 1), items=st.integers(20, 200), scale=st.floats(0.1, 20))
