@@ -1,6 +1,7 @@
 """Captions, metadata and image files of the items of an index."""
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -49,12 +50,10 @@ class Items:
         except ValueError:
             return None
 
-    def open(self, row: int) -> BufferedReader:
-        """Open the file of an item's image; ``OSError`` or ``ValueError`` if there is none."""
-        if self._folder is None:
-            raise FileNotFoundError(f"item {row} has no image file")
-        name = str(self._value("image", row))
-        return open_inside(self._folder, name, caches=True, follow_links=self._follow_links)
+    def opener(self, row: int) -> Callable[[], BufferedReader]:
+        """Return the function that opens the file of an item's image, also in another process;
+        ``OSError`` or ``ValueError`` if there is none."""
+        return partial(_open, self._folder, self._value("image", row), self._follow_links)
 
     def _facts(self, row: int) -> dict[str, Any]:
         """Return the fields of ``ItemFacts``."""
@@ -74,3 +73,9 @@ class Items:
     def _value(self, name: str, row: int) -> Any:
         column = self._columns.get(name)
         return None if column is None else column[row].as_py()
+
+
+def _open(folder: Path | None, name: str | None, follow_links: bool) -> BufferedReader:
+    if folder is None or name is None:
+        raise FileNotFoundError("the item has no image file")
+    return open_inside(folder, name, caches=True, follow_links=follow_links)

@@ -5,7 +5,6 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from io import BufferedReader
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +21,16 @@ from bifocal.serving.service.candidate import Candidate, Comparison, ComparisonC
 from bifocal.serving.service.live import Deletions, LoadedRelease, ModelSource, Reloader
 from bifocal.serving.service.models import SearchRelease
 from bifocal.serving.service.observation import Metrics
-from bifocal.serving.service.pictures import Decoders, ThumbnailCache, media_type
+from bifocal.serving.service.pictures import (
+    Decoders,
+    NoImageError,
+    ThumbnailCache,
+    file_state,
+    media_type,
+    opened,
+    read_opened,
+    refusal,
+)
 from bifocal.serving.service.schema import (
     BrowseRequest,
     ComparisonState,
@@ -39,7 +47,6 @@ from bifocal.serving.service.turns import Threads, Turns
 T = TypeVar("T")
 MAX_LETTERS = 4_000_000
 """Characters of all sentences of a request."""
-NO_IMAGE = "this machine does not have the image of this item"
 WRITE_SECONDS = 10
 """Time for a deletion: a registry may be slow, and its client waits no longer."""
 SMALL = 1_000_000
@@ -270,8 +277,10 @@ class Handlers:
     def item(self, item_id: str) -> ItemDetails:
         """Return an item."""
         model, row = self._row(item_id)
-        file = model.items.file(row)
-        size = file.stat().st_size if file is not None and file.is_file() else None
+        try:
+            size = file_state(model.items.opener(row)).st_size
+        except NoImageError:
+            size = None
         return ItemDetails(**model.items.facts(row), bytes=size)
 
     async def original(self, item_id: str) -> tuple[BufferedReader, str]:
@@ -280,14 +289,15 @@ class Handlers:
             raise HTTPException(403, "this service sends no original files")
         model, row = self._row(item_id)
         try:
-            file = await asyncio.to_thread(model.items.open, row)
-        except (OSError, ValueError) as error:
-            raise HTTPException(404, NO_IMAGE) from error
+            file = await asyncio.to_thread(opened, model.items.opener(row))
+        except NoImageError as error:
+            raise refusal(error) from error
         return file, await self.run(media_type, file)
 
     async def thumbnail(self, item_id: str, side: int) -> tuple[bytes, str]:
         """Return the JPEG of an item's thumbnail, and its ETag."""
-        picture = await self.thumbnails.get(item_id, self._file(*self._row(item_id)), side)
+        model, row = self._row(item_id)
+        picture = await self.thumbnails.get(item_id, model.items.opener(row), side)
         self._row(item_id)  # it may have been deleted in the meantime
         return picture, f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
 
@@ -297,8 +307,8 @@ class Handlers:
         model, row = self._row(item_id)
         if model.pointer is None:
             raise HTTPException(409, "this model cannot show where a phrase is")
-        file, phrases = self._file(model, row), split_phrases(text)
-        decoded = await self.pictures.run(model.pointer.decoder, await self.run(file.read_bytes))
+        file, phrases = model.items.opener(row), split_phrases(text)
+        decoded = await self.pictures.run(read_opened, model.pointer.decoder, file)
         heatmaps = await self.threads.others.run(model.heatmaps, decoded, phrases)
         found = [
             PhraseHeatmap(*place.phrase, place.point, place.data_url(), place.probability)
@@ -366,9 +376,3 @@ class Handlers:
             return model, model.index.row(item_id)
         except ValueError as error:
             raise HTTPException(404, "there is no item with this id") from error
-
-    def _file(self, model: SearchRelease, row: int) -> Path:
-        file = model.items.file(row)
-        if file is None or not file.is_file():
-            raise HTTPException(404, NO_IMAGE)
-        return file

@@ -15,7 +15,12 @@ from PIL import Image
 from starlette.exceptions import HTTPException
 
 from bifocal.onnx.image_limits import max_pixels
-from bifocal.onnx.images import LargeImageError, UnsupportedImageError, open_header, open_image
+from bifocal.onnx.images import (
+    LargeImageError,
+    UnsupportedImageError,
+    decode_image,
+    open_header,
+)
 from bifocal.serving.service.turns import Turns
 
 SIDES = (256, 512, 1024)
@@ -24,8 +29,13 @@ QUALITY = 80
 NICENESS = 5
 STATM = Path("/proc/self/statm")
 """Memory of this process on Linux, in pages; the memory of other systems is not limited."""
+Opener = Callable[[], BufferedReader]
 T = TypeVar("T")
 _limited = False
+
+
+class NoImageError(ValueError):
+    """There is no image file, or it is not below its folder."""
 
 
 class Decoders:
@@ -71,16 +81,30 @@ class Decoders:
 
 
 def refusal(error: ValueError) -> HTTPException:
-    """Return the answer to an image file that is not accepted: 413 above a limit, 415 of another
-    format, else 400."""
-    status = (
-        413
-        if isinstance(error, LargeImageError)
-        else 415
-        if isinstance(error, UnsupportedImageError)
-        else 400
-    )
-    return HTTPException(status, str(error)[:1000])
+    """Return the answer to an image file that is not accepted: 404 if there is none, 413 above a
+    limit, 415 of another format, else 400."""
+    statuses = {NoImageError: 404, LargeImageError: 413, UnsupportedImageError: 415}
+    return HTTPException(statuses.get(type(error), 400), str(error)[:1000])
+
+
+def opened(open_file: Opener) -> BufferedReader:
+    """Open the image file of an item; raise ``NoImageError``, which does not name its folder."""
+    try:
+        return open_file()
+    except (OSError, ValueError) as error:
+        raise NoImageError("this machine does not have the image of this item") from error
+
+
+def read_opened(read: Callable[[bytes], T], open_file: Opener) -> T:
+    """Return ``read`` of the image file of an item."""
+    with opened(open_file) as file:
+        return read(file.read())
+
+
+def file_state(open_file: Opener) -> os.stat_result:
+    """Return size and times of the image file of an item."""
+    with opened(open_file) as file:
+        return os.fstat(file.fileno())
 
 
 def limit_process(memory: int) -> None:
@@ -115,20 +139,18 @@ class ThumbnailCache:
         self._kept: OrderedDict[tuple[str, int], tuple[int, bytes]] = OrderedDict()
         self._size = 0
 
-    async def get(self, item_id: str, file: Path, side: int) -> bytes:
+    async def get(self, item_id: str, open_file: Opener, side: int) -> bytes:
         """Return the JPEG of an image whose longer side has at most ``side`` pixels."""
         try:
-            changed = (await asyncio.to_thread(file.stat)).st_mtime_ns
-        except OSError as error:
+            changed = (await asyncio.to_thread(file_state, open_file)).st_mtime_ns
+        except NoImageError as error:
             self.drop(item_id)
-            raise HTTPException(
-                404, f"this machine does not have the image: {error.strerror}"
-            ) from error
+            raise refusal(error) from error
         state, kept = self._kept.get((item_id, side), (None, b""))
         if state == changed:
             self._kept.move_to_end((item_id, side))
             return kept
-        made = await self._run(thumbnail, file, side)
+        made = await self._run(thumbnail, open_file, side)
         self._remove(item_id, side)
         self._kept[item_id, side] = changed, made
         self._size += len(made)
@@ -159,23 +181,13 @@ def media_type(file: BufferedReader) -> str:
         raise ValueError("the original is not an image that can be read") from error
 
 
-def thumbnail(file: Path, side: int) -> bytes:
-    """Return the JPEG of ``small_picture``."""
+def thumbnail(open_file: Opener, side: int) -> bytes:
+    """Return a JPEG with at most ``side`` pixels along its longer side, in sRGB and without any
+    metadata."""
     buffer = BytesIO()
-    try:
-        small_picture(file, side).save(buffer, "JPEG", quality=QUALITY)
-    except ValueError as error:
-        raise ValueError(
-            str(error).replace(str(file), file.name)
-        ) from error  # a client may not know the folder
-    return buffer.getvalue()
-
-
-def small_picture(file: Path, side: int) -> Image.Image:
-    """Return an image file with at most ``side`` pixels along its longer side, in sRGB and without
-    any metadata."""
-    image = open_image(file, max_pixels(), side)
+    with opened(open_file) as file:
+        image = decode_image(file, max_pixels(), side)
     image.thumbnail((side, side))
-    return Image.fromarray(
-        np.asarray(image)
-    )  # Pillow would copy the metadata of a decoded image to the new file
+    # Pillow would copy the metadata of a decoded image to the new file.
+    Image.fromarray(np.asarray(image)).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()

@@ -21,7 +21,7 @@ from bifocal.search.collection.format import DESCRIPTION, ITEMS
 from bifocal.search.index.build import index_of_collection
 from bifocal.search.keywords import Keywords
 from bifocal.search.trained_model import TrainedModel
-from bifocal.serving.service import handlers
+from bifocal.serving.service import handlers, pictures
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.live import Deletions
 from bifocal.serving.service.models import RunSource
@@ -290,8 +290,21 @@ def test_a_registry_that_hangs_delays_no_search(
         leave.set()
 
 
-def test_an_original_is_the_file_that_was_opened(
-    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "method", "route"),
+    [
+        ("handlers.media_type", "GET", "original?id=test-00003"),
+        ("pictures.file_state", "GET", "thumbnail?id=test-00003"),
+        ("handlers.split_phrases", "POST", "explain"),
+    ],
+)
+def test_an_image_is_the_file_that_was_opened(
+    run_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    method: str,
+    route: str,
 ) -> None:
     """A link that takes the place of the image between two looks is not followed."""
     model, secret = RunSource(run_folder).load(), tmp_path / "secret.jpg"
@@ -301,20 +314,25 @@ def test_an_original_is_the_file_that_was_opened(
     file.parent.mkdir(parents=True)
     shutil.copyfile(source, file)
     model.items._folder = tmp_path / "root"
-    secret.write_bytes(b"secret" + file.read_bytes())
-    content, type_of = file.read_bytes(), handlers.media_type
+    shutil.copyfile(source, secret)
+    content = file.read_bytes()
+    module, name = place.split(".")
+    owner = {"handlers": handlers, "pictures": pictures}[module]
+    looked_at, seen = getattr(owner, name), []
 
-    seen = []
-
-    def exchanged(opened: Any) -> str:
-        seen.append(opened)
+    def exchanged(*arguments: Any) -> Any:
+        seen.append(arguments[0])
+        found = looked_at(*arguments)
         file.unlink()
         file.symlink_to(secret)
-        return type_of(opened)
+        return found
 
-    monkeypatch.setattr(handlers, "media_type", exchanged)
+    monkeypatch.setattr(owner, name, exchanged)
+    body = {"id": "test-00003", "text": "a star"} if method == "POST" else None
     with client(LoadedSource(model), originals=True) as opened:
-        address = "/api/v1/original?id=test-00003"
-        assert opened.get(address).content == content
-        assert opened.get(address, headers={"range": "bytes=0-3"}).status_code == 404
-    assert [file.closed for file in seen] == [True]
+        answers = [opened.request(method, f"/api/v1/{route}", json=body) for _ in range(2)]
+        assert opened.get("/api/v1/item?id=test-00003").json()["bytes"] is None
+    assert [answer.status_code for answer in answers] == [200 if "original" in route else 404, 404]
+    if "original" in route:
+        assert answers[0].content == content
+        assert [opened_file.closed for opened_file in seen] == [True]
