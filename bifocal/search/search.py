@@ -255,15 +255,13 @@ class Search:
                 break
             asked *= 4
         results = self._results(ranking.take(kept), query, k, offset, items)
-        for hit, place in zip(results, kept[offset : offset + k], strict=True):
-            same = [
-                row
-                for row, value in zip(ranking.rows, values, strict=True)
-                if value == values[place]
-            ]
-            hit.copies = (
-                [] if query.group else [self.index.ids[row] for row in same if row != hit.row]
-            )
+        if query.group is None:
+            same: dict[Any, list[int]] = {}
+            for row, value in zip(ranking.rows.tolist(), values, strict=True):
+                same.setdefault(value, []).append(row)
+            for hit, place in zip(results, kept[offset : offset + k], strict=True):
+                others = (row for row in same[values[place]] if row != hit.row)
+                hit.copies = [self.index.ids[row] for row in others]
         return results
 
     def batch(

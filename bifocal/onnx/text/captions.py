@@ -49,6 +49,10 @@ _MARKS = "".join(
 )
 _LETTER = re.compile(f"(?![{_MARKS}])[{_UNSPACED}][{_MARKS}]*")
 _RUN = re.compile(f"(?:{_LETTER.pattern})+")
+_OTHER = r"[^\w\s\x00-\x7f\u2190-\u2bff\U0001f000-\U0001ffff]"
+_MANY_MARKS = re.compile(f"({_OTHER}{{30}}){_OTHER}+")
+"""Signs after the first 30, which no language has (UAX 15, stream-safe text): the time to compose a
+letter and its marks grows with the square of their number."""
 _FLAG = re.compile("[\U0001f1e6-\U0001f1ff]{2}")
 _EDGE = re.compile(r"['-](?:(?![^\s'-])|(?<![^\s'-]['-]))")
 """A hyphen or an apostrophe that is not between two letters."""
@@ -111,7 +115,7 @@ def spaced(text: str, lower: bool = True) -> str:
     if text.isascii():
         text = text.translate(_ASCII)
         return _EDGE.sub(" ", text.lower() if lower else text)
-    text = unicodedata.normalize("NFKC", text)
+    text = unicodedata.normalize("NFKC", _MANY_MARKS.sub(r"\1", text))
     if lower:
         text = unicodedata.normalize("NFKC", text.casefold())
     text = _FLAG.sub(r" \g<0> ", text.translate(_signs))

@@ -5,7 +5,7 @@ A binary tensor is the data behind a JSON header.
 
 import struct
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from annotated_types import Ge, MaxLen, MinLen
 from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from bifocal.durable import json_text
@@ -193,17 +194,24 @@ def _binary_strings(data: bytes, start: int, end: int, rows: int, most: int) -> 
     return found
 
 
-def binary_response(answer: dict[str, Any], vectors: NDArray[np.float32]) -> Response:
-    """Return an answer whose only output is binary."""
-    (output,) = answer["outputs"]
-    data = np.ascontiguousarray(vectors, "<f4").tobytes()
-    described = {key: value for key, value in output.items() if key != "data"}
-    text = json_text(
-        {**answer, "outputs": [{**described, "parameters": {"binary_data_size": len(data)}}]}
-    ).encode()
-    return Response(
-        text + data, media_type="application/octet-stream", headers={HEADER: str(len(text))}
-    )
+def written(answer: dict[str, Any], vectors: NDArray[np.float32], binary: bool) -> Response:
+    """Return an answer with its only output, in JSON or binary."""
+    described: dict[str, Any] = {
+        "name": OUTPUT,
+        "shape": list(vectors.shape),
+        "datatype": "FP32",
+    }
+    if binary:
+        data = np.ascontiguousarray(vectors, "<f4").tobytes()
+        described["parameters"] = {"binary_data_size": len(data)}
+        text = json_text({**answer, "outputs": [described]}).encode()
+        return Response(
+            text + data, media_type="application/octet-stream", headers={HEADER: str(len(text))}
+        )
+    head = json_text({**answer, "outputs": [{**described, "data": []}]}).encode()
+    # Row by row: other threads wait while a list is written.
+    rows = b",".join(to_json(row.tolist(), inf_nan_mode="null")[1:-1] for row in vectors)
+    return Response(head[:-4] + rows + head[-4:], media_type="application/json")
 
 
 class InferenceRoute(JSONRoute):
@@ -295,19 +303,17 @@ def inference_router(handlers: Handlers) -> APIRouter:
         find(model, version)
         return ModelReady(MODEL, True)
 
-    @router.post("/models/{model}/infer", response_model_exclude_none=True)
-    async def infer(model: str, body: InferenceRequest) -> InferenceResponse:
+    @router.post("/models/{model}/infer", response_model=InferenceResponse)
+    async def infer(model: str, body: InferenceRequest) -> Response:
         """Return the embeddings of sentences, or of image files in base64."""
         return await embeddings(find(model), body)
 
-    @router.post("/models/{model}/versions/{version}/infer", response_model_exclude_none=True)
-    async def infer_by_version(
-        model: str, version: str, body: InferenceRequest
-    ) -> InferenceResponse:
+    @router.post("/models/{model}/versions/{version}/infer", response_model=InferenceResponse)
+    async def infer_by_version(model: str, version: str, body: InferenceRequest) -> Response:
         """Return the embeddings by a version."""
         return await embeddings(find(model, version), body)
 
-    async def embeddings(loaded: LoadedRelease, body: InferenceRequest) -> InferenceResponse:
+    async def embeddings(loaded: LoadedRelease, body: InferenceRequest) -> Response:
         binary, found = _is_binary(body), loaded.release
         strings, limits = _strings(body), handlers.settings.limits
         await handlers.run(limits.check_rows, len(strings))
@@ -329,13 +335,10 @@ def inference_router(handlers: Handlers) -> APIRouter:
                     pixels.append(decoded.pixels)
                 parts.append(await loaded.threads.others.run(found.embedder.embed_pixels, pixels))
         vectors = np.concatenate(parts).astype(np.float32)
-        data = [] if binary else vectors.ravel().tolist()
-        output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", data)
-        answer = InferenceResponse(MODEL, found.version.model_hash, [output], body.id)
-        if binary:
-            given = {key: value for key, value in asdict(answer).items() if value is not None}
-            return binary_response(given, vectors)  # type: ignore[return-value]
-        return answer
+        answer = {"model_name": MODEL, "model_version": found.version.model_hash}
+        if body.id is not None:
+            answer["id"] = body.id
+        return await loaded.threads.others.run(written, answer, vectors, binary)
 
     return router
 

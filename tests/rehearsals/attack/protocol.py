@@ -203,7 +203,12 @@ def send_work(server: Server) -> Statuses:
     hybrid = {"text": (words * 12)[:9990], "mode": "hybrid"}
     days = {"where": {"split": [f"2{day:03}-01-01" for day in range(4500)]}, "text": "a star"}
     infer = {"inputs": [{"name": "text", "shape": [64], "datatype": "BYTES", "data": [words] * 64}]}
+    answers = infer["inputs"][0] | {"shape": [4096], "data": ["a star"] * 4096}  # of 16 MB
+    marks = "a" + "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}" * 4990
     bodies = [
+        (INFER, {"inputs": [answers]}),
+        (SEARCH, {"text": "a star", "plus": [marks] * 3}),
+        ("/api/v1/explain", {"id": item, "text": marks}),
         (SEARCH, search),
         (SEARCH, short),
         (SEARCH, hybrid),
@@ -211,7 +216,9 @@ def send_work(server: Server) -> Statuses:
         (INFER, infer),
         ("/api/v1/explain", {"id": item, "text": words}),
     ]
-    contents = [request(path, json.dumps(body).encode()) for path, body in bodies] * 34
+    contents = [
+        request(path, json.dumps(body, ensure_ascii=False).encode()) for path, body in bodies
+    ] * 23
 
     def send(content: bytes) -> bytes:
         return exchange(server, content, seconds=8)

@@ -1,6 +1,7 @@
 """Tokens of captions."""
 
 import re
+import time
 import unicodedata
 from pathlib import Path
 
@@ -65,6 +66,20 @@ def test_parts_are_other_words_and_letters_without_a_mark_keep_theirs(text: str)
         assert not any(unicodedata.category(part[0])[0] == "M" for part in found) or (
             unicodedata.category(word[0])[0] == "M"
         )
+
+
+MARKS = [sign for sign in map(chr, range(0x300, 0x20000)) if unicodedata.combining(sign)]
+
+
+@given(st.text("aé", min_size=1, max_size=3), st.lists(st.sampled_from(MARKS), max_size=40))
+def test_the_first_marks_of_a_letter_stay(start: str, marks: list[str]) -> None:
+    assert tokenize(start + "".join(marks)) == tokenize(start + "".join(marks[:30]))
+
+
+def test_many_marks_take_no_longer_than_letters() -> None:
+    begin = time.process_time()
+    assert len(tokenize("a" + "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}" * 10**5)) == 1
+    assert time.process_time() - begin < 2  # composed whole, they take minutes
 
 
 def test_case_is_kept_on_request() -> None:
