@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bifocal.durable import replace_file, write_json
+from bifocal.onnx.files import read_json
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
@@ -35,7 +36,7 @@ def load_config(directory: Path, expected: str = "network") -> dict[str, Any]:
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{directory} holds no {expected}: {CONFIG_FILE} is missing")
-    config: dict[str, Any] = json.loads(path.read_text())
+    config: dict[str, Any] = read_json(path)
     return config
 
 

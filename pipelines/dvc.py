@@ -1,7 +1,6 @@
 """``dvc.yaml``, rendered from the declarations of the stages and their imports, and repair of DVC's
 table of locks."""
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from bifocal.onnx.files import parse_json
 from components.catalog import PIPELINES, pipeline_components
 from runtime import identity
 from runtime.spec import Component, Plot
@@ -147,7 +147,7 @@ def remove_damaged_table(root: Path) -> bool:
 
 def _is_readable(table: Path) -> bool:
     try:
-        json.loads(table.read_text(encoding="utf-8"))
+        parse_json(table.read_bytes())
     except FileNotFoundError:
         return True
     except ValueError:  # not JSON, or not UTF-8

@@ -1,6 +1,5 @@
 """The main metrics of a run as a table; ``dvc metrics show`` has their summary in one row."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
+from bifocal.onnx.files import read_json
 from bifocal.progress import plain
 
 DIRECTIONS = {"caption_retrieval": "caption retrieval", "image_retrieval": "image retrieval"}
@@ -72,7 +72,7 @@ def _retrieval_table(metrics: Mapping[str, Any]) -> Table:
 def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise FileNotFoundError(f"{file} does not exist: run 'make repro' first")
-    metrics: dict[str, Any] = json.loads(file.read_text())
+    metrics: dict[str, Any] = read_json(file)
     return metrics
 
 

@@ -1,7 +1,6 @@
 """Trainings of recipes with several seeds, which share the stages that are equal; finished ones are
 not repeated."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
@@ -15,6 +14,7 @@ import pandas as pd
 from safetensors import safe_open
 
 from bifocal.evaluation.rank_tables import RANKS
+from bifocal.onnx.files import read_json
 from bifocal.promotion.comparison_files import Training
 from components.catalog import configurable_components, pipeline_components
 from pipelines.app.run_folder import PARAMETERS
@@ -57,7 +57,7 @@ def _training(seed: int, run: Path) -> Training:
             parameters = sum(prod(file.get_slice(name).get_shape()) for name in [*file.keys()])
     if history.is_file() and "steps" in (rows := pd.read_csv(history)):
         steps = int(rows["steps"].sum())
-    if seconds.is_file() and TRAINING in (timed := json.loads(seconds.read_text())):
+    if seconds.is_file() and TRAINING in (timed := read_json(seconds)):
         minutes = timed[TRAINING] / 60
     return Training(seed, parameters, steps, minutes)
 

@@ -4,7 +4,6 @@ backend/src/v2/objectstore/object_store.go:176); with a store, it copies a refer
 place. A workspace of Kubeflow belongs to one run, but later runs use cached references.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Container, Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.durable import json_digest, new_folder, path_inside, write_json
+from bifocal.onnx.files import read_json
 from runtime import artifacts
 
 VARIABLE = "BIFOCAL_STORE"
@@ -66,7 +66,7 @@ def resolve(artifact: Path) -> Path:
     store."""
     if not (artifact / REFERENCE).is_file():
         return artifact
-    path: str = json.loads((artifact / REFERENCE).read_text())["path"]
+    path: str = read_json(artifact / REFERENCE)["path"]
     store = os.environ.get(VARIABLE)
     if not store:
         raise ValueError(

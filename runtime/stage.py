@@ -1,7 +1,6 @@
 """Run one stage: resolve its inputs, track it in MLflow, run it in partial directories, commit its
 outputs."""
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bifocal.durable import plain
 from bifocal.durable.sources import read_module
 from runtime import artifacts, identity, shared_store
 from runtime.mlflow import log_datasets, log_metrics, stage_run
@@ -59,7 +59,7 @@ class Job:
         """Whether the outputs are those of this very job: same inputs, parameters, code and
         packages."""
         try:
-            expected = json.loads(json.dumps(self.fingerprint(), default=str))
+            expected = plain(self.fingerprint())
             manifests = [artifacts.read_manifest(path) for path in self.outputs.values()]
         except (FileNotFoundError, ValueError):
             return False
@@ -125,7 +125,7 @@ def _compare_with_other_processes(job: Job, inputs: Mapping[str, Path]) -> None:
     try:
         if os.environ.get("LOCAL_RANK", "0") == "0":  # one process of a machine reads its files
             _check_files(job, inputs)
-        values = flatten(json.loads(json.dumps(job.fingerprint(), default=str)))
+        values = flatten(plain(job.fingerprint()))
         distributed.identity = {name: str(value) for name, value in values.items()}
     except (OSError, ValueError) as error:  # the others learn it, and end too
         distributed.identity = {distributed.PROBLEM: str(error)}

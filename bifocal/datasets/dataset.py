@@ -1,6 +1,5 @@
 """A dataset in memory: its tables and the folder of its images."""
 
-import json
 import posixpath
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from bifocal.datasets.tables import (
     read_table,
 )
 from bifocal.durable import path_inside
+from bifocal.onnx.files import read_json
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def read_dataset(directory: Path) -> Dataset:
         raise FileNotFoundError(
             f"{description}: no such file; the folder holds no complete dataset"
         )
-    found = json.loads(description.read_text())
+    found = read_json(description)
     location = found["image_root"]
     # Who hands a dataset on may not say this of the links in it.
     follow_links = bool(found.get("follow_links")) and Path(location).is_absolute()

@@ -1,7 +1,6 @@
 """Encoders without training or torch: class probabilities of an image times sentence vectors of the
 classes."""
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from bifocal.durable import write_json
 from bifocal.durable.cached import cached_folder, kept, state_of
 from bifocal.export.graphs.pretrained import efficientnet_lite_graph, normalized, sentence_graph
 from bifocal.export.graphs.quantization import quantize_graph
+from bifocal.onnx.files import read_json
 from bifocal.onnx.pixels import DECODED_SCALE
 from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, GRAPH, HeadValues
 from bifocal.onnx.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
@@ -147,7 +147,7 @@ def export_class_sentences(folder: Path, size: int = SIZE) -> None:
     onnx.save(normalized(onnx.load(head / SENTENCES)), folder / "text_encoder.onnx")
     write_json(folder / "text" / "config.json", {"name": "SentenceVectors"})
     shutil.copyfile(head / TOKENIZER, folder / "text" / TOKENIZER)
-    interpolation = json.loads((head / DESCRIPTION).read_text())["interpolation"]
+    interpolation = read_json(head / DESCRIPTION)["interpolation"]
     preprocessing = {
         "decoded_side": DECODED_SCALE * size,
         "interpolation": interpolation,

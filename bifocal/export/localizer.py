@@ -1,7 +1,6 @@
 """Export of a model's localizer: how the scores of the regions are computed from the exported
 graphs, without torch."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from bifocal.localization.base import Localizer
 from bifocal.models import load_model
 from bifocal.models.base import Model
 from bifocal.onnx.encoders import ImageGraph
+from bifocal.onnx.files import read_json
 from bifocal.onnx.heatmaps import LOCALIZER, HeatmapModel, image_vectors
 
 ENCODER, IMAGES = "image_encoder.onnx", 3
@@ -83,13 +83,13 @@ def _blank_image(model: Model, features: Path, folder: Path) -> RegionBatch | No
     if model.image_encoder.reads_pixels:
         if not (folder / PREPROCESSING).is_file():
             return None
-        side = json.loads((folder / PREPROCESSING).read_text())["size"]
+        side = read_json(folder / PREPROCESSING)["size"]
         mask = torch.ones(1, side, side, dtype=torch.bool)
         return RegionBatch(torch.full((1, 3, side, side), 128.0), mask, torch.zeros(0))
     extractor = exportable_extractor(features)
     if extractor is None:
         return None
-    side = json.loads((folder / PREPROCESSING).read_text())["size"]
+    side = read_json(folder / PREPROCESSING)["size"]
     with torch.inference_mode():
         # Boxes relative to the square that the graph reads: a crop of the image, or all of it.
         cells, boxes = extractor.cells(torch.full((1, 3, side, side), 128, dtype=torch.uint8))
@@ -102,7 +102,7 @@ def _random_images(
 ) -> RegionBatch:
     encoder = model.image_encoder
     if encoder.reads_pixels:
-        side = json.loads((folder / PREPROCESSING).read_text())["size"]
+        side = read_json(folder / PREPROCESSING)["size"]
         # White noise would give nearly constant maps, and their standardized scores would be
         # rounding errors.
         pixels = interpolate(

@@ -1,7 +1,6 @@
 """Monitoring of a model with its collection and its index: the reference, then the results of each
 week."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -19,7 +18,7 @@ from bifocal.monitoring.queries import read_queries
 from bifocal.monitoring.reference import Reference
 from bifocal.monitoring.week import Week
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.files import model_hash
+from bifocal.onnx.files import model_hash, read_json
 from bifocal.report.sections import render
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
@@ -224,9 +223,7 @@ class Monitor:
 
     def _history(self, reference: str, until: date) -> History:
         """Return the values of the weeks up to ``until`` that were compared with this reference."""
-        contents = [
-            json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))
-        ]
+        contents = [read_json(file) for file in sorted(self.folder.glob(f"*/{RESULTS}"))]
         return {
             day: {finding["name"]: finding["value"] for finding in content["findings"]}
             for content in contents

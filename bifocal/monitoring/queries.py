@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from bifocal.onnx.files import parse_json
+
 ROUTE = "/api/v1/search"
 TIMES = ("time", "@timestamp", "timestamp", "date")
 UNREAD, SHOWN = 3, 200
@@ -147,7 +149,7 @@ def _unwrap(line: str) -> tuple[str, bool]:
     if cri:
         return cri[1], True
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError:
         return line, False
     texts = (
@@ -164,7 +166,7 @@ def _parse(text: str) -> list[Entry]:
     """Return the entries in a text, which may begin with the name of a pod or a tag, and end with a
     bracket."""
     try:
-        return _entries(json.loads(text))
+        return _entries(parse_json(text))
     except ValueError:
         pass
     try:

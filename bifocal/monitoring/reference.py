@@ -1,7 +1,6 @@
 """The training reference: observations of the images and queries that a model was trained for, as
 files."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -13,6 +12,7 @@ import numpy as np
 
 from bifocal.durable import new_folder, write_json
 from bifocal.monitoring.observations import Count, Observations
+from bifocal.onnx.files import read_json
 from bifocal.search.vectors import save_array
 
 SCHEMA_VERSION = 3
@@ -100,7 +100,7 @@ class Reference:
             raise FileNotFoundError(
                 f"{directory} holds no reference: write one, right after the training"
             )
-        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        content: dict[str, Any] = read_json(file)
         if content.get("schema_version") != SCHEMA_VERSION:
             found = content.get("schema_version")
             raise ValueError(

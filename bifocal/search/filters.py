@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import reduce
 from math import ceil, floor, isfinite
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
+from bifocal.onnx.files import parse_json
 from bifocal.registry import suggest
 
 LIMITS = ("min", "max")
@@ -41,6 +43,15 @@ def metadata_column(items: pa.Table, name: str) -> pa.ChunkedArray:
         ]
         raise ValueError(f"the collection has no metadata {name!r}; {suggest(name, known)}")
     return items[META + name]
+
+
+def parse_conditions(where: str) -> dict[str, Any]:
+    """Return the conditions of ``matching_rows`` in a JSON text."""
+    with suppress(ValueError):
+        conditions = parse_json(where)
+        if isinstance(conditions, dict):
+            return conditions
+    raise ValueError(f'where is {where[:80]!r}, expected JSON such as {{"year": {{"min": 2000}}}}')
 
 
 def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:

@@ -1,7 +1,6 @@
 """ELMo, a bidirectional language model over spelled words (Peters et al., NAACL 2018, section 3),
 and its files."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
+from bifocal.onnx.files import parse_json
 from bifocal.onnx.text.captions import SYMBOLS, spell_sentences
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -48,7 +48,7 @@ class ElmoOptions:
 def read_options(path: Path) -> ElmoOptions:
     """Read ``options.json``."""
     try:
-        options = json.loads(path.read_text())
+        options = parse_json(path.read_bytes())
         lstm, letters = options["lstm"], options["char_cnn"]
         return ElmoOptions(
             symbol_dim=letters["embedding"]["dim"],
@@ -63,7 +63,7 @@ def read_options(path: Path) -> ElmoOptions:
             projection_clip=lstm["proj_clip"],
             skip_connections=lstm["use_skip_connections"],
         )
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is not an options.json of ELMo ({type(error).__name__}: {error})"
         ) from error

@@ -1,7 +1,6 @@
 """The text store: encoded captions in one memory-mapped Arrow IPC file, and batches of them for
 torch."""
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from bifocal.durable import write_json
+from bifocal.onnx.files import read_json
 from bifocal.onnx.text.captions import (
     DTYPES,
     Array,
@@ -120,7 +120,7 @@ class TextStore:
         if not (directory / FORMAT).is_file():
             raise FileNotFoundError(f"{directory} contains no text: {FORMAT} is missing")
         self.directory = directory
-        self.format = TextFormat(**json.loads((directory / FORMAT).read_text()))
+        self.format = TextFormat(**read_json(directory / FORMAT))
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(directory / CAPTIONS)))
             batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]

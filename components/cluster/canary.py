@@ -1,6 +1,5 @@
 """Step canary: run. ``python -m pipelines canary`` calls the same functions."""
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from bifocal.durable import write_json
+from bifocal.onnx.files import read_json
 from bifocal.progress import log_line
 from bifocal.serving.canary.decision import Decision, Rule, decide
 from bifocal.serving.canary.report import Report, metric_json
@@ -47,7 +47,7 @@ class Registered:
 def run(params: CanaryParams, *, registration: Path, canary: Path) -> dict[str, Any]:
     """Wait until the rule promotes or withdraws the version that ``registration`` names, and record
     the decision."""
-    registered = json.loads((registration / "registration.json").read_text())
+    registered = read_json(registration / "registration.json")
     rule = TypeAdapter(Rule).validate_python(params.rule)
     with TemporaryDirectory() as work:
         counts, storage = Path(work) / "counts", Storage()

@@ -11,6 +11,7 @@ import pandas as pd
 
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, TRAINING_IMAGES
+from bifocal.onnx.files import read_json
 from bifocal.progress import log_line
 from components.cluster.policies import PromotionPolicy
 from components.cluster.steps import CHANGED, FindChangesParams
@@ -66,7 +67,7 @@ def _policy(version: RegisteredVersion, tags: Mapping[str, str]) -> dict[str, An
     """Return what the last decision about a version was made by; None if its file was deleted."""
     name = f"promotion/against_{tags.get('promotion.champion')}.json"
     with TemporaryDirectory() as folder, suppress(FileNotFoundError):
-        record = json.loads(version.download_file(name, Path(folder)).read_text())
+        record = read_json(version.download_file(name, Path(folder)))
         return _deciding(PromotionPolicy.model_validate(record["policy"]))
     return None
 

@@ -12,6 +12,7 @@ from bifocal.datasets import read_dataset
 from bifocal.durable import write_json
 from bifocal.evaluation.rank_tables import training_hashes
 from bifocal.features import open_features
+from bifocal.onnx.files import read_json
 from bifocal.progress import log_line
 from bifocal.promotion.acceptance import Assessment, Criteria, assess
 from bifocal.promotion.checks import Check
@@ -48,7 +49,7 @@ def run(
 ) -> dict[str, Any]:
     """Decide on the version that ``registration`` names and write ``decision.json``; a refusal is
     not an error."""
-    registered = json.loads((registration / "registration.json").read_text())
+    registered = read_json(registration / "registration.json")
     policy = params.policy.model_copy(update={"model": registered["model"]})
     number, decide_only, policy_file = registered["version"], params.decide_only, params.policy_file
     decision = promote(

@@ -1,9 +1,9 @@
 """Step release: run. ``python -m pipelines release`` calls the same functions."""
 
-import json
 from pathlib import Path
 
 from bifocal.durable import write_json
+from bifocal.onnx.files import read_json
 from bifocal.progress import log_line
 from runtime.mlflow import get_version_number
 from runtime.mlflow.releases import log_release, read_digest
@@ -22,7 +22,7 @@ def run(
 ) -> dict[str, float]:
     """Make the artifacts the release of the version in ``registration``, unless its release has the
     same contents."""
-    registered = json.loads((registration / "registration.json").read_text())
+    registered = read_json(registration / "registration.json")
     version = get_version_number(registered["model"], registered["version"])
     logged = log_release(
         version, onnx, collection, index, embedding, previous=registered.get("release")

@@ -1,9 +1,9 @@
 """Stage register_model: run."""
 
-import json
 from pathlib import Path
 
 from bifocal.durable import write_json
+from bifocal.onnx.files import read_json
 from components.register_model.spec import RegisterModelParams
 from runtime.mlflow.exported import register_exported
 
@@ -53,7 +53,7 @@ def _precisions(file: Path) -> str:
     rows = [
         f"| {precision} | {values['megabytes']:.1f} | {values['caption_recall']:.1f} / "
         f"{values['image_recall']:.1f} |"
-        for precision, values in json.loads(file.read_text()).items()
+        for precision, values in read_json(file).items()
     ]
     head = [
         "## Precision of the graphs",
@@ -69,7 +69,7 @@ def _precisions(file: Path) -> str:
 def _recalls(metrics: Path) -> dict[str, str]:
     """Return the recalls as tags; none of an evaluation without retrieval, such as only
     pointing."""
-    report = json.loads((metrics / "metrics.json").read_text())
+    report = read_json(metrics / "metrics.json")
     return {
         f"{direction}.{name.replace('@', '_at_')}": f"{value:.2f}"
         for direction in ("caption_retrieval", "image_retrieval")

@@ -1,9 +1,9 @@
 """Stage register_ranking_head: run."""
 
-import json
 from pathlib import Path
 
 from bifocal.durable import write_json
+from bifocal.onnx.files import read_json
 from components.register_ranking_head.spec import RegisterRankingHeadParams
 from runtime.mlflow.exported import register_exported
 
@@ -17,7 +17,7 @@ def run(
 ) -> dict[str, float]:
     """Write name, number and alias of the model's version; register a new one unless this model has
     one already."""
-    report = json.loads((ranking_metrics / "metrics.json").read_text())
+    report = read_json(ranking_metrics / "metrics.json")
     name, loss = report["measure"].replace("_", " "), report["loss"]
     description = (
         f"Scores of images for the task {report['task']}, trained with {loss['name']}: {name} "

@@ -1,6 +1,5 @@
 """``bifocal demo``: a model and images that are files of the package, unpacked as a run folder."""
 
-import json
 import re
 import shutil
 import time
@@ -13,7 +12,7 @@ import click
 import numpy as np
 from PIL import Image
 
-from bifocal.onnx.files import model_hash
+from bifocal.onnx.files import model_hash, read_json
 from bifocal.onnx.images import open_image
 from bifocal.report.pictures import contact_sheet
 from bifocal.search.collection.collection import Collection
@@ -51,7 +50,7 @@ QUERIES = ("three red stars on a beach", "two blue rhombuses", "two green triang
 
 def unpack(folder: Path) -> TrainedModel:
     """Write the demo as a run folder, unless ``folder`` has it; return its model."""
-    table = json.loads((SHIPPED / TABLE).read_text())
+    table = read_json(SHIPPED / TABLE)
     written = folder / COLLECTION
     if (written / DESCRIPTION).is_file() and Collection.open(written).model.version == table[
         "model"

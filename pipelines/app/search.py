@@ -1,6 +1,5 @@
 """``bifocal search``."""
 
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -202,12 +201,9 @@ def _sentence_or_image(query: str) -> str | Path:
 
 
 def _condition(where: str) -> dict[str, Any]:
+    from bifocal.search.filters import parse_conditions
+
     try:
-        condition = json.loads(where)
-    except (ValueError, RecursionError):
-        condition = None
-    if not isinstance(condition, dict):
-        raise click.UsageError(
-            f'--where is {where!r}, expected JSON such as {{"year": {{"min": 2000}}}}'
-        )
-    return condition
+        return parse_conditions(where)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}") from error

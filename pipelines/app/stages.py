@@ -1,6 +1,5 @@
 """Run stages one after another in this process; a stage whose outputs are up to date is skipped."""
 
-import json
 import os
 import shutil
 import time
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from bifocal.durable import write_json
+from bifocal.onnx.files import read_json
 from components.catalog import configurable_components, pipeline_components
 from pipelines.app.run_folder import ARTIFACTS, PARAMETERS, write_parameters
 from runtime import parameters
@@ -78,7 +78,7 @@ def run_checked(
         try:
             run_stage(job)
         finally:
-            seconds = json.loads(file.read_text()) if file.is_file() else {}
+            seconds = read_json(file) if file.is_file() else {}
             seconds[stage.name] = seconds.get(stage.name, 0.0) + time.monotonic() - start
             write_json(file, seconds)
         click.secho(f"{title}: {time.monotonic() - start:.0f} s", dim=True, err=True)

@@ -1,6 +1,5 @@
 """``bifocal train``."""
 
-import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 from bifocal.datasets import read_dataset
 from bifocal.datasets.corrections import FILE as CORRECTIONS
 from bifocal.datasets.splits import missing_splits
+from bifocal.onnx.files import read_json
 from bifocal.search.collection.collection import Collection
 from pipelines.app.run_folder import (
     ARTIFACTS,
@@ -134,7 +134,7 @@ def verdict(folder: Path) -> str:
     """Return whether the training helped, as the evaluator ``Baselines`` has measured it."""
     from bifocal.evaluation.retrieval.baselines import gain_sentence
 
-    metrics = json.loads((folder / ARTIFACTS / "metrics" / "metrics.json").read_text())
+    metrics = read_json(folder / ARTIFACTS / "metrics" / "metrics.json")
     if "training" in metrics:
         return gain_sentence(metrics["training"])
     return (

@@ -1,11 +1,11 @@
 """What a run on this machine leaves: its artifacts in one folder, and its decision."""
 
-import json
 import shutil
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
+from bifocal.onnx.files import read_json
 from components import catalog
 from pipelines.commands.project import chosen_project
 from runtime import parameters
@@ -28,7 +28,7 @@ def keep_artifacts(folder: Path, values: Mapping[str, Any], steps: Container[str
 
 def decision_sentence(file: Path, flow: str) -> str:
     """Return what the step promote decided, and what to do next."""
-    record = json.loads(file.read_text(encoding="utf-8"))
+    record = read_json(file)
     if "candidate" not in record:
         return "; ".join(record["reasons"])
     metrics, model = record["metrics"], record["policy"]["model"]

@@ -1,6 +1,5 @@
 """Projects: ``python -m pipelines new``, and the option ``--project`` of the other commands."""
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ import click
 
 from bifocal.datasets.corrections import FILE, HEADER
 from bifocal.datasets.remote_files import is_address
+from bifocal.durable import plain
 from pipelines import policies
 from pipelines.app.inspect import findings_tables, inspected
 from pipelines.app.run_folder import FolderOrAddress, shipped_file
@@ -219,8 +219,8 @@ def _recipe(values: dict[str, Any], why: str) -> str:
             key: value for key, value in given.items() if value != default[section].get(key, ...)
         }
         if changed:
-            plain = json.loads(json.dumps({section: changed}))  # equal lists are no aliases
-            text = parameters.dump_yaml(plain, default_flow_style=None, width=110)
+            copied = plain({section: changed})  # YAML would write equal lists as aliases
+            text = parameters.dump_yaml(copied, default_flow_style=None, width=110)
             lines += ["", f"# {components[section].summary}", text.rstrip()]
     return "\n".join(lines) + "\n"
 

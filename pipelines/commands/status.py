@@ -1,6 +1,5 @@
 """``python -m pipelines status``."""
 
-import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bifocal.datasets.corrections import FILE, read_corrections
+from bifocal.onnx.files import read_json
 from pipelines.commands.project import (
     PROJECTS,
     chosen_project,
@@ -173,7 +173,7 @@ def _answers(rules: "PromotionPolicy", corrected: Mapping[tuple[str, str], bool]
 
 
 def _tests(file: Path) -> list[dict[str, Any]]:
-    content = json.loads(file.read_text("utf-8"))
+    content = read_json(file)
     tests: list[dict[str, Any]] = content["findings"]
     return tests
 

@@ -20,6 +20,7 @@ from kfp_server_api.exceptions import OpenApiException
 from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
+from bifocal.onnx.files import parse_json
 from pipelines.kubeflow.compile import DESCRIPTION, NAME
 from pipelines.kubeflow.resources import Resources
 
@@ -77,7 +78,7 @@ def _check_answer(client: Client, endpoint: str) -> None:
     api = client._healthz_api
     answer = api.healthz_service_get_healthz(_preload_content=False, _request_timeout=SECONDS)
     try:
-        found = json.loads(answer.data)
+        found = parse_json(answer.data)
     except ValueError:
         found = None
     if not isinstance(found, dict):

@@ -1,7 +1,6 @@
 """Kubeflow's executor protocol, kfp's ``pipeline_spec.proto``: from an ExecutorInput to its
 ExecutorOutput."""
 
-import json
 import math
 import shutil
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.durable import write_json
+from bifocal.onnx.files import parse_json
 from runtime import artifacts, identity, parameters, shared_store
 from runtime.process import is_main_process
 from runtime.s3.remote_files import download_user_files, source_digests
@@ -40,10 +40,10 @@ class ExecutorInput:
     def parse(cls, text: str) -> "ExecutorInput":
         """Parse the JSON that Kubeflow puts in place of ``{{$}}``."""
         try:
-            message = json.loads(text)
+            message = parse_json(text)
             arguments = dict(message["inputs"]["parameterValues"])
             return cls(
-                values=json.loads(arguments.pop(PARAMETERS)),
+                values=parse_json(arguments.pop(PARAMETERS)),
                 arguments=arguments,
                 inputs=_paths(message["inputs"].get("artifacts", {})),
                 outputs=_paths(message["outputs"].get("artifacts", {})),
@@ -54,7 +54,7 @@ class ExecutorInput:
                 output_file=Path(message["outputs"]["outputFile"]),
                 _output_artifacts=message["outputs"].get("artifacts", {}),
             )
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 "--executor-input: expected Kubeflow's JSON with 'inputs' and 'outputs', got "
                 f"{text!r} ({error!r}); Kubeflow and 'python -m pipelines run' set this "

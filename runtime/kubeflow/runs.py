@@ -6,7 +6,6 @@ retries FAILED.
 
 import base64
 import gzip
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from bifocal.http import HTTPStatusError, request
+from bifocal.onnx.files import parse_json
 from runtime.redaction import redact
 
 ENDPOINT = "KFP_ENDPOINT"
@@ -51,13 +51,13 @@ def run_state(run_id: str, graph: str) -> PipelineState:
         raise OSError(f"{ENDPOINT} is not set")
     token = Path(os.environ.get(TOKEN_FILE, "/var/run/secrets/kubeflow/pipelines/token"))
     try:
-        answer = json.loads(
+        answer = parse_json(
             request(
                 f"{endpoint}/apis/v1beta1/runs/{quote(run_id)}",
                 token=token.read_text().strip() if token.is_file() else None,
             )
         )
-        return parse_workflow(json.loads(answer["pipeline_runtime"]["workflow_manifest"]), graph)
+        return parse_workflow(parse_json(answer["pipeline_runtime"]["workflow_manifest"]), graph)
     except HTTPStatusError as error:
         raise OSError(
             redact(f"Kubeflow's API at {endpoint} answered with status {error.status}")
@@ -80,7 +80,7 @@ def parse_workflow(workflow: Mapping[str, Any], graph: str) -> PipelineState:
         "compressedNodes"
     )  # of a status above a megabyte: argo-workflows workflow/packer/packer.go
     entries = (
-        json.loads(gzip.decompress(base64.b64decode(packed))) if packed else status.get("nodes")
+        parse_json(gzip.decompress(base64.b64decode(packed))) if packed else status.get("nodes")
     )
     nodes = {node["name"]: node for node in (entries or {}).values()}
     phase = next(

@@ -7,7 +7,6 @@ release: their ids are files in the run of the promotion lock, each written once
 never conflict. A single id is also the name of its file.
 """
 
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 from bifocal.durable import change, json_digest, write_json
 from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
-from bifocal.onnx.files import hash_of_files, model_hash
+from bifocal.onnx.files import hash_of_files, model_hash, read_json
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import FEATURES, ITEMS, STATES
 from bifocal.search.deletion import delete_from_collection, delete_from_index
@@ -85,7 +84,7 @@ class Release:
             raise FileNotFoundError(
                 f"the release has no {DESCRIPTION}: run python -m pipelines release again"
             )
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         if content.pop("schema_version", None) != SCHEMA_VERSION:
             raise ValueError(
                 f"{DESCRIPTION} has another schema version than {SCHEMA_VERSION}: release the "

@@ -1,6 +1,5 @@
 """Copies of a stage's checkpoints on S3, from which it resumes on another machine."""
 
-import json
 import os
 import shutil
 import time
@@ -14,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from bifocal.durable import change, json_digest, write_json
+from bifocal.onnx.files import read_json
 from bifocal.progress import log_line
 from runtime import artifacts
 from runtime.s3.storage import Storage
@@ -55,7 +55,7 @@ class RemoteCheckpoints:
             return
         with TemporaryDirectory() as temporary:
             self._storage.download(f"{self.uri}/{INDEX}", Path(temporary) / INDEX)
-            files: dict[str, str] = json.loads((Path(temporary) / INDEX).read_text())
+            files: dict[str, str] = read_json(Path(temporary) / INDEX)
         complete: dict[Path, Path] = {}
         for name, remote in files.items():
             output, _, path = check_relative(name, self.uri).partition("/")

@@ -1,6 +1,5 @@
 """Entries of the rows of caption tables: captions, splits, phrases with boxes, and metadata."""
 
-import json
 import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from bifocal.datasets.formats.entries import placed, read_entries, read_text, sh
 from bifocal.datasets.formats.folder import Folder
 from bifocal.datasets.formats.names import match_names
 from bifocal.datasets.formats.sidecars import CAPTION
+from bifocal.onnx.files import parse_json
 from bifocal.progress import log_line
 
 NO_GROUP = frozenset({"", "none", "nan", "na", "n/a", "null", "-"})
@@ -170,7 +170,7 @@ def _phrases(value: Any, image: str) -> list[PhraseEntry]:
     if value is None or value == "":
         return []
     try:
-        entries = json.loads(value) if isinstance(value, str) else value
+        entries = parse_json(value) if isinstance(value, str) else value
         found = [
             (read_text(entry["phrase"]), placed("", entry["boxes"]))
             for _, entry in placed("", entries)
@@ -179,7 +179,7 @@ def _phrases(value: Any, image: str) -> list[PhraseEntry]:
             PhraseEntry(image, None, text, tuple(_box(box) for _, box in boxes))
             for text, boxes in found
         ]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f'phrases is {shown(value)}: expected [{{"phrase": "the star", "boxes": [[x0, y0, '
             f"x1, y1]]}}] ({error})"

@@ -1,7 +1,6 @@
 """Files of caption tables: CSV, TSV, JSON lines and Parquet."""
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from bifocal.datasets.formats.caption_table import (
     recognize,
 )
 from bifocal.datasets.formats.folder import TABLES, Folder
+from bifocal.onnx.files import parse_json
 
 NAMES = ("captions", "metadata")
 """Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
@@ -215,11 +215,11 @@ def _read_json_lines(name: str, text: str) -> CaptionTable:
         try:
             if problem := _bad_byte(line):
                 raise ValueError(f"{problem}: {ENCODING}")
-            row = json.loads(line)
+            row = parse_json(line)
             "".join(
                 row if isinstance(row, dict) else ()
             ).encode()  # half of a surrogate pair names no column
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             table.reject(place, f"not JSON: {error}")
             continue
         if not isinstance(row, dict):

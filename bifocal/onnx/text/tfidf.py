@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from snowballstemmer import algorithms, stemmer
 
+from bifocal.onnx.files import read_json
 from bifocal.onnx.text.captions import (
     MAX_TOKENS,
     EncodedCaptions,
@@ -217,7 +218,7 @@ class TFIDF(NumpyVectorizer):
         save_file({"idf": self.idf}, directory / WEIGHTS)
 
     def load(self, directory: Path) -> None:
-        content = json.loads((directory / TERMS).read_text(encoding="utf-8"))
+        content = read_json(directory / TERMS)
         irregular = {form: tuple(lemmas) for form, lemmas in (content["exceptions"] or {}).items()}
         self.terms = {term: row for row, term in enumerate(content["terms"])}
         self.idf = load_file(directory / WEIGHTS)["idf"]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bifocal.durable import file_digest
 from bifocal.onnx.encoders import Array, ImageGraph, scores_pairs
+from bifocal.onnx.files import read_json
 from bifocal.onnx.heatmaps import LOCALIZER, image_vectors, square_of
 from bifocal.onnx.metadata import COLORS
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
@@ -38,7 +39,7 @@ class ImageVectors:
         self.backbone = _backbone(directory, self.graph, self.preprocessing)
         self.seconds = 0.0
         localizer = directory / LOCALIZER
-        description = json.loads(localizer.read_text()) if regions and localizer.is_file() else None
+        description = read_json(localizer) if regions and localizer.is_file() else None
         self._kind: str | None = None if description is None else description["vectors"]
         self._boxes = np.array(description["boxes"] if description else [], np.float32).reshape(
             -1, 4

@@ -1,10 +1,9 @@
 """Writer of a collection, shard by shard; a killed run goes on at the first incomplete shard."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.durable import replace_file, write_json
+from bifocal.durable import plain, replace_file, write_json
+from bifocal.onnx.files import read_json
 from bifocal.search.collection.format import (
     DESCRIPTION,
     FEATURES,
@@ -75,10 +75,10 @@ class CollectionWriter:
         self._start_shard()
 
     def _check_started(self) -> None:
-        file, content = self.directory / STARTED, json.loads(json.dumps(asdict(self.description)))
+        file, content = self.directory / STARTED, plain(self.description)
         if not file.is_file():
             write_json(file, content)
-        elif json.loads(file.read_text()) != content:
+        elif read_json(file) != content:
             raise ValueError(
                 f"{self.directory} holds shards of another model or root: delete it and start again"
             )

@@ -1,6 +1,5 @@
 """Reports of the replicas of a service."""
 
-import json
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 from bifocal.durable import write_json
 from bifocal.http import HTTPStatusError, request
+from bifocal.onnx.files import parse_json, read_json
 from bifocal.serving.canary.report import RUNNING, Report
 
 DNS = "dns+http://"
@@ -53,9 +53,7 @@ def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
     for report in reports:
         write_json(folder / f"{report.id}.json", report.to_json())
     present = {report.id for report in reports}
-    previous = [
-        Report.from_json(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))
-    ]
+    previous = [Report.from_json(read_json(file)) for file in sorted(folder.glob("*.json"))]
     previous = [report for report in previous if report.id not in present]
     if not reports:
         return []
@@ -87,7 +85,7 @@ def _addresses(service: str) -> list[str]:
 
 def _get(address: str, key: str | None) -> dict[str, Any]:
     try:
-        content = json.loads(request(address, token=key))
+        content = parse_json(request(address, token=key))
     except HTTPStatusError as error:
         if error.status == 404:
             raise ValueError(

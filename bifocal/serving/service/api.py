@@ -1,7 +1,6 @@
 """Routes under ``/api/v1``, and their JSON: bounded before it is parsed, and larger bodies parsed
 in a thread."""
 
-import json
 from collections.abc import Callable, Coroutine
 from itertools import accumulate
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 from bifocal.durable import json_text
+from bifocal.search.filters import parse_conditions
 from bifocal.search.query import Results
 from bifocal.serving.service.bodies import API
 from bifocal.serving.service.handlers import Handlers
@@ -277,9 +277,6 @@ def _check_content_type(content_type: str) -> None:
 
 def _condition(where: str) -> dict[str, Any]:
     try:
-        condition = json.loads(where)
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "where is not JSON") from error
-    if not isinstance(condition, dict):
-        raise HTTPException(400, 'where is not a JSON object, such as {"year": {"min": 2000}}')
-    return condition
+        return parse_conditions(where)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from error

@@ -2,7 +2,6 @@
 deleted items."""
 
 import asyncio
-import json
 import logging
 import threading
 from collections import Counter
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.durable import append_line, json_text
+from bifocal.onnx.files import parse_json
 from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.turns import Threads, client_of_request
 
@@ -103,7 +103,7 @@ def read_ids(text: str) -> tuple[list[str], list[str]]:
     ids, incomplete = list[str](), list[str]()
     for line in text.split("\n"):
         try:
-            value = json.loads(line) if line.strip() else None
+            value = parse_json(line) if line.strip() else None
         except ValueError:
             value = None
         if isinstance(value, str):

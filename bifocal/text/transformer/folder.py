@@ -1,7 +1,6 @@
 """Folders of pretrained transformers, as Hugging Face and sentence-transformers publish them. Loads
 without torch."""
 
-import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from bifocal.backbones.hub import download
 from bifocal.backbones.networks import EXCLUDED_FILES, SENTENCE_FILES
 from bifocal.durable import file_digest
+from bifocal.onnx.files import parse_json, read_json
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors*"
@@ -59,7 +59,7 @@ class TransformerFolder:
     @classmethod
     def read(cls, path: Path) -> "TransformerFolder":
         """Read the small files of a folder."""
-        entries = json.loads((path / MODULES).read_text()) if (path / MODULES).is_file() else []
+        entries = parse_json((path / MODULES).read_bytes()) if (path / MODULES).is_file() else []
         modules = [
             (str(entry["type"]).rpartition(".")[2], path / entry["path"]) for entry in entries
         ]
@@ -94,7 +94,7 @@ class TransformerFolder:
     def config(self) -> dict[str, Any]:
         """Configuration of the network, without its name and the version and data type of its
         file."""
-        config: dict[str, Any] = json.loads((self.transformer / CONFIG).read_text())
+        config: dict[str, Any] = read_json(self.transformer / CONFIG)
         return {name: value for name, value in config.items() if name not in NOT_OF_THE_NETWORK}
 
     def identity(self) -> str:
@@ -133,12 +133,12 @@ class TransformerFolder:
 
 def _tensor_shapes(file: Path) -> list[tuple[int, ...]]:
     with file.open("rb") as opened:
-        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+        header = parse_json(opened.read(int.from_bytes(opened.read(8), "little")))
     return [tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"]
 
 
 def _poolings(file: Path) -> tuple[str, ...]:
-    config: dict[str, Any] = json.loads(file.read_text())
+    config: dict[str, Any] = read_json(file)
     if "pooling_mode" in config:  # sentence-transformers 5.4 and later
         modes = config["pooling_mode"]
         names = {
@@ -165,18 +165,18 @@ def _poolings(file: Path) -> tuple[str, ...]:
 
 
 def _activation(file: Path) -> str:
-    name = str(json.loads(file.read_text()).get("activation_function", "Tanh")).rpartition(".")[2]
+    name = str(read_json(file).get("activation_function", "Tanh")).rpartition(".")[2]
     if name not in ("Identity", "Tanh", "ReLU"):
         raise ValueError(f"{file} has the activation {name}; supported are Identity, Tanh and ReLU")
     return name
 
 
 def _max_tokens(transformer: Path) -> int:
-    config = json.loads((transformer / CONFIG).read_text())
+    config = read_json(transformer / CONFIG)
     limit = config.get("max_position_embeddings", MAX_TOKENS)
     limit -= config.get("pad_token_id", 0) + 1 if config["model_type"] in OFFSET_POSITIONS else 0
     file = transformer / SENTENCE_CONFIG
-    given = json.loads(file.read_text()).get("max_seq_length") if file.is_file() else None
+    given = read_json(file).get("max_seq_length") if file.is_file() else None
     return int(min(limit, given or limit))
 
 

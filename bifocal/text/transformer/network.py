@@ -1,6 +1,5 @@
 """Networks of pretrained transformers: hidden token states, and sentence vectors."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.durable.cached import write_cached
+from bifocal.onnx.files import read_json
 from bifocal.onnx.text.captions import pad_ids
 from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
 from bifocal.version import install
@@ -196,7 +196,7 @@ def _modules(layer: DenseLayer | None) -> Iterator[nn.Module]:
         yield UnitNorm()
         return
     weights: dict[str, Tensor] = load_file(layer.folder / "model.safetensors")
-    config = json.loads((layer.folder / CONFIG).read_text())
+    config = read_json(layer.folder / CONFIG)
     linear = nn.Linear(config["in_features"], config["out_features"], bias="linear.bias" in weights)
     linear.load_state_dict(
         {name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()}

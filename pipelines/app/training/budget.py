@@ -1,7 +1,6 @@
 """``bifocal train --budget``: image size and epochs for the time given, from a short
 measurement."""
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ import click
 
 from bifocal.datasets import read_dataset
 from bifocal.durable import write_json
+from bifocal.onnx.files import read_json
 from pipelines.app.run_folder import ARTIFACTS
 from pipelines.app.stages import check_stages, run_checked, stages_of_run
 from runtime import parameters
@@ -176,7 +176,7 @@ def fit_budget(
     count, training = len(images.images), len(images.split("train").images)
     sections = {name: values[name] for name in ("extract_features", "train_embedding")}
     key = {"seconds": seconds, "images": count, **sections}
-    known = json.loads(file.read_text()) if file.is_file() else {}
+    known = read_json(file) if file.is_file() else {}
     if known.get("key") != key:
         files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
         costs = measure(
