@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import inf, isnan, nan
 from pathlib import Path
@@ -25,17 +25,17 @@ from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
 from bifocal.training.checkpoints import RunState
 from bifocal.training.gradients import CachedEncodings, batch_norms
-from bifocal.training.loop import Row, TrainingTask, numbered_row, run_epochs
+from bifocal.training.loop import Row, TrainingTask, numbered_row, report_row, run_epochs
 from bifocal.training.optimizers import (
     FreezeSchedule,
+    Phase,
     StepOptions,
     apply_freezing,
     build_optimizer,
-    check_module_names,
+    check_phases,
     parameter_groups,
 )
 from bifocal.training.precision import autocast_for
-from bifocal.training.schedules import Constant, Schedule
 
 PREDICTION_BATCH_SIZE = 128
 
@@ -47,28 +47,17 @@ class HeadBatch(NamedTuple):
     regions: RegionBatch
 
 
-@dataclass(frozen=True)
-class RankingPhase:
-    """Learning rate of some epochs, and the modules that train in them."""
-
-    epochs: int
-    learning_rate: float
-    schedule: Schedule = field(default_factory=Constant)
-    frozen_until: FreezeSchedule = field(default_factory=dict)
-    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
-
-
 def fit_head(
     model: RankingModel,
     loss: nn.Module,
     train: LabeledFeatures,
     validation: LabeledFeatures,
-    phase: RankingPhase,
+    phase: Phase,
     *,
     metric: MetricName,
     checkpoints: Path,
     batch_size: int,
-    options: StepOptions = StepOptions(),  # noqa: B008 - immutable
+    options: StepOptions = StepOptions(),
     seed: int,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
@@ -224,12 +213,12 @@ def fit_phases(
     loss: nn.Module,
     train: LabeledFeatures,
     validation: LabeledFeatures,
-    phases: Sequence[RankingPhase],
+    phases: Sequence[Phase],
     *,
     metric: MetricName,
     checkpoints: Path,
     batch_size: int,
-    options: StepOptions = StepOptions(),  # noqa: B008 - immutable
+    options: StepOptions = StepOptions(),
     seed: int,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
@@ -240,21 +229,13 @@ def fit_phases(
     the metric is undone. All phases share ``loss`` and ``options``; the history
     adds the column phase.
     """
-    if not phases:
-        raise ValueError("there are no phases to train: give one or more")
-    for phase in phases:  # a mistake in the last one must not cost the training of the first
-        check_module_names(model, phase.frozen_until)
-        check_module_names(model, phase.learning_rate_factors, "learning_rate_factors")
+    check_phases(model, phases)
     history: list[Row] = []
     best = -inf
     for index, phase in enumerate(phases):
         before = copy.deepcopy(model.state_dict())
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
         numbered = partial(numbered_row, phase=index, first_epoch=len(history), monitor=metric)
-
-        def report(row: Row, numbered: Callable[[Row], Row] = numbered) -> None:
-            on_epoch(numbered(row))
-
         rows = fit_head(
             model,
             loss,
@@ -264,7 +245,7 @@ def fit_phases(
             metric=metric,
             checkpoints=checkpoints / f"phase-{index}",
             seed=seed + index,
-            on_epoch=report,
+            on_epoch=partial(report_row, on_epoch, numbered),
             batch_size=batch_size,
             options=options,
         )
@@ -292,7 +273,7 @@ def fit_and_test(
     model: RankingModel,
     loss: nn.Module,
     splits: Mapping[str, LabeledFeatures],
-    phases: Sequence[RankingPhase],
+    phases: Sequence[Phase],
     *,
     metric: MetricName,
     **options: Any,

@@ -1,9 +1,9 @@
 """Training of an embedding with any model and any loss, in phases, one after another."""
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import inf, isnan
 from pathlib import Path
@@ -21,41 +21,34 @@ from bifocal.training.checkpoints import RunState
 from bifocal.training.distributed import World
 from bifocal.training.gradients import backward
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.loop import Row, TrainingTask, numbered_row, run_epochs
+from bifocal.training.loop import Row, TrainingTask, numbered_row, report_row, run_epochs
 from bifocal.training.optimizers import (
-    FreezeSchedule,
+    Phase,
     StepOptions,
     apply_freezing,
     average_weights,
     build_optimizer,
     check_module_names,
+    check_phases,
     limit_weight_decay,
     parameter_groups,
 )
-from bifocal.training.schedules import Constant, Schedule
 from bifocal.training.validators import Validate, Validation
 
 
 @dataclass(frozen=True)
-class TrainingPhase:
+class TrainingPhase(Phase):
     """Batches, loss and learning rate of some epochs.
 
     Args:
         loss: ``loss(scores, matches)``; its parameters are trained, too, and its
             ``learned_values()`` are columns of the history.
-        frozen_until: modules that are frozen in the first epochs, None: in all.
-        learning_rate_factors: factors of the learning rates of modules.
         augmentations: random changes of each batch, which depend on seed, epoch and step.
         validator: choice of the metric that chooses the epoch; None for that of the batches.
     """
 
     batches: Batches
     loss: nn.Module
-    epochs: int
-    learning_rate: float
-    schedule: Schedule = field(default_factory=Constant)
-    frozen_until: FreezeSchedule = field(default_factory=dict)
-    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
     augmentations: Sequence[Augmentation] = ()
     validator: Validation | None = None
 
@@ -227,13 +220,8 @@ def train_phases(
     ``checkpoints``. If the model is ``initialized``, its weights are validated first, as epoch 0,
     and kept unless a phase improves on them. ``first_epoch`` is added to the epochs of the history.
     """
-    if not phases:
-        raise ValueError("there are no phases to train: give one or more")
-    # Check and prepare all phases first: a mistake in the last one must not cost the training of
-    # the first.
-    for phase in phases:
-        check_module_names(model, phase.frozen_until)
-        check_module_names(model, phase.learning_rate_factors, "learning_rate_factors")
+    check_phases(model, phases)
+    # Prepare all phases before the first one trains.
     prepared = [
         phase.batches.prepare(inputs, model=model, loss=phase.loss, seed=seed + index)
         for index, phase in enumerate(phases)
@@ -274,7 +262,7 @@ def train_phases(
                 augment=augment,
                 options=options,
                 seed=seed,
-                on_epoch=partial(_report, on_epoch, numbered),
+                on_epoch=partial(report_row, on_epoch, numbered),
             )
             scores = [_score(row, monitor) for row in rows]
             history += [numbered(row) for row in rows]
@@ -286,10 +274,6 @@ def train_phases(
                 model.load_state_dict(previous_weights)
     assert result is not None
     return result
-
-
-def _report(on_epoch: Callable[[Row], None], numbered: Callable[[Row], Row], row: Row) -> None:
-    on_epoch(numbered(row))
 
 
 def _score(row: Row, monitor: str) -> float:

@@ -75,7 +75,7 @@ def run_epochs(
     *,
     epochs: int,
     learning_rate: float,
-    schedule: Schedule = Constant(),  # noqa: B008 - immutable
+    schedule: Schedule = Constant(),
     max_grad_norm: float | None = None,
     checkpoint_every_seconds: float = inf,
     on_epoch: Callable[[Row], None] = lambda row: None,
@@ -170,6 +170,11 @@ def run_epochs(
 def numbered_row(row: Row, phase: int, first_epoch: int, monitor: str) -> Row:
     """Return a row of a phase as a row of the history of all phases."""
     return {"phase": phase, **row, "epoch": first_epoch + row["epoch"], "monitor": row[monitor]}
+
+
+def report_row(on_epoch: Callable[[Row], None], numbered: Callable[[Row], Row], row: Row) -> None:
+    """Call ``on_epoch`` with a row of a phase as a row of the history."""
+    on_epoch(numbered(row))
 
 
 @dataclass

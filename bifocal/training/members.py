@@ -54,7 +54,7 @@ def train_members(
     seed: int = 0,
     initialization: Initialization | None = None,
     closed_form: Sequence[Initialization] = (),
-    options: FitOptions = FitOptions(),  # noqa: B008 - immutable
+    options: FitOptions = FitOptions(),
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> TrainedMembers:
     """Initialize and train each member, and concatenate the vectors of all.

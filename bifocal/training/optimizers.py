@@ -2,7 +2,7 @@
 changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,10 +13,27 @@ from torch.optim.swa_utils import AveragedModel
 from bifocal import registry
 from bifocal.registry import check_range
 from bifocal.training.precision import Precision
+from bifocal.training.schedules import Constant, Schedule
 
 FreezeSchedule = Mapping[str, int | None]
 """``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0;
 None: always."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Learning rate of some epochs, and the modules that train in them.
+
+    Args:
+        frozen_until: modules that are frozen in the first epochs, None: in all.
+        learning_rate_factors: factors of the learning rates of modules.
+    """
+
+    epochs: int
+    learning_rate: float
+    schedule: Schedule = field(default_factory=Constant)
+    frozen_until: FreezeSchedule = field(default_factory=dict)
+    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,16 @@ def check_module_names(
             raise ValueError(
                 f"{argument}: the model has no {name!r}; {registry.suggest(name, siblings)}"
             )
+
+
+def check_phases(model: nn.Module, phases: Sequence[Phase]) -> None:
+    """Raise ``ValueError`` without phases, or if one names a module or parameter that the model
+    lacks: a mistake in the last phase must not cost the training of the first."""
+    if not phases:
+        raise ValueError("there are no phases to train: give one or more")
+    for phase in phases:
+        check_module_names(model, phase.frozen_until)
+        check_module_names(model, phase.learning_rate_factors, "learning_rate_factors")
 
 
 def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -> None:

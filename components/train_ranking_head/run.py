@@ -11,11 +11,11 @@ from bifocal.durable import write_json
 from bifocal.features import open_features
 from bifocal.ranking_heads.labeled import LabeledFeatures
 from bifocal.ranking_heads.model import new_ranking_model, save_head
-from bifocal.ranking_heads.training import RankingPhase, fit_and_test
+from bifocal.ranking_heads.training import fit_and_test
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
 from bifocal.training.loop import Row
-from bifocal.training.optimizers import StepOptions
+from bifocal.training.optimizers import Phase, StepOptions
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.mlflow import log_metrics
 from runtime.parameters import build_parts
@@ -59,7 +59,7 @@ def run(
             model,
             build("bifocal.losses", ref, sorter=own_sorter),
             splits,
-            [RankingPhase(**build_parts(phase)) for phase in params.phases],
+            [Phase(**build_parts(phase)) for phase in params.phases],
             metric=params.metric,
             checkpoints=ranking_head / "checkpoints" / role,
             seed=params.seed,

@@ -42,7 +42,7 @@ def train_sorter(
     length: int,
     batch_size: int,
     learning_rate: float,
-    schedule: Schedule = Constant(),  # noqa: B008 - immutable
+    schedule: Schedule = Constant(),
     vectors_per_epoch: int,
     epochs: int,
     patience: int,

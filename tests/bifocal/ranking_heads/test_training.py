@@ -27,19 +27,18 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.ranking_heads.model import RankingModel, build_ranking_model
 from bifocal.ranking_heads.training import (
-    RankingPhase,
     epoch_batches,
     fit_head,
     fit_phases,
     predict,
 )
 from bifocal.sorters import PositionwiseLSTMSorter
-from bifocal.training.optimizers import StepOptions
+from bifocal.training.optimizers import Phase, StepOptions
 from bifocal.training.schedules import Step
 
 DIM = 6
 ARGUMENTS: dict[str, Any] = {
-    "phase": RankingPhase(epochs=6, learning_rate=0.02, schedule=Step(3, 0.5)),
+    "phase": Phase(epochs=6, learning_rate=0.02, schedule=Step(3, 0.5)),
     "batch_size": 8,
     "seed": 1,
 }
@@ -263,7 +262,7 @@ def train(
     model: RankingModel,
     samples: LabeledFeatures,
     folder: Path,
-    phases: list[RankingPhase],
+    phases: list[Phase],
     **options: Any,
 ) -> Any:
     loss = options.pop("loss", None) or MeanAveragePrecisionLoss(
@@ -285,8 +284,8 @@ def train(
     )
 
 
-HEAD_ONLY = RankingPhase(epochs=1, learning_rate=0.01, frozen_until={"backbone": None})
-WHOLE = RankingPhase(epochs=2, learning_rate=0.01, frozen_until={"backbone": 1})
+HEAD_ONLY = Phase(epochs=1, learning_rate=0.01, frozen_until={"backbone": None})
+WHOLE = Phase(epochs=2, learning_rate=0.01, frozen_until={"backbone": 1})
 
 
 def weights(model: RankingModel) -> dict[str, Tensor]:
@@ -350,9 +349,7 @@ def test_the_learning_rate_of_a_module_has_its_factor(
     for factor in (1.0, 0.25):
         model = new_model()
         previous = weights(model)
-        phase = RankingPhase(
-            epochs=1, learning_rate=0.5, learning_rate_factors={"backbone": factor}
-        )
+        phase = Phase(epochs=1, learning_rate=0.5, learning_rate_factors={"backbone": factor})
         options: dict[str, Any] = {"optimizer": "SGD", "batch_size": IMAGES, "precision": "float32"}
         train(model, samples, tmp_path / str(factor), [phase], **options)
         steps[factor] = {name: value - previous[name] for name, value in weights(model).items()}
@@ -405,7 +402,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(
             model,
             samples,
             tmp_path / str(size),
-            [RankingPhase(epochs=1, learning_rate=10.0)],
+            [Phase(epochs=1, learning_rate=10.0)],
             **options,
         )
         assert changed(previous, model) == {"head", "backbone"}

@@ -73,7 +73,7 @@ def test_phrase_boxes_with_hard_negatives_localize_more_phrases(
         sampler = batches.sampler(phrase_boxes, model, seed)
         history = fit(
             model,
-            TrainingPhase(batches, loss, epochs, learning_rate=0.02),
+            TrainingPhase(batches, loss, epochs=epochs, learning_rate=0.02),
             PreparedBatches(phrase_boxes, sampler, sampler.begin),
             partial(phrase_recall, phrase_boxes),
             checkpoints=tmp_path / name,
