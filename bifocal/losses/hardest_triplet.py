@@ -1,13 +1,9 @@
 """Triplet ranking loss on the hardest negative of the batch."""
 
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import relu
-
-from bifocal.scores import Scores, check_matches, mean_of_matches
+from bifocal.losses.triplet import TripletLoss
 
 
-class HardestTripletLoss(nn.Module):
+class HardestTripletLoss(TripletLoss):
     """Triplet ranking loss on the hardest negative of the batch.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (6)-(7); thesis eq. (3.10)-(3.11).
@@ -23,22 +19,12 @@ class HardestTripletLoss(nn.Module):
         ValueError: the shapes differ.
 
     Example:
+        >>> import torch
+        >>> from bifocal.scores import Scores
         >>> loss = HardestTripletLoss(margin=0.2)
         >>> loss(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool)).item()
         0.0
     """
 
     def __init__(self, margin: float = 0.2) -> None:
-        super().__init__()
-        self.margin = margin
-
-    def forward(self, scores: Scores, matches: Tensor) -> Tensor:
-        check_matches(scores.cross, matches)
-        image, caption = matches.nonzero(as_tuple=True)
-        slack = self.margin - scores.cross[image, caption]
-        # Mask the positive instead of lowering it: when its score is negative, subtracting
-        # twice that score can make it the hardest negative.
-        negatives = scores.cross.masked_fill(matches, -torch.inf)
-        caption_cost = relu(slack + negatives.max(dim=1).values[image])
-        image_cost = relu(slack + negatives.max(dim=0).values[caption])
-        return mean_of_matches(caption_cost + image_cost)
+        super().__init__(margin, "hardest")

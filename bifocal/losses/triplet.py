@@ -20,7 +20,7 @@ class TripletLoss(nn.Module):
 
     - "all";
     - "random": one negative, drawn again at each call;
-    - "hardest": the negative of the highest score, eq. (7), as in ``HardestTripletLoss``;
+    - "hardest": the negative of the highest score, eq. (7): ``HardestTripletLoss``;
     - "semi_hard": the negative of the highest score below the positive's (Schroff et al.,
       "FaceNet", CVPR 2015, section 3.2); if all negatives score higher than the positive, the
       lowest of them.
@@ -57,11 +57,15 @@ class TripletLoss(nn.Module):
         check_matches(scores.cross, matches)
         image, caption = matches.nonzero(as_tuple=True)
         positives = scores.cross[image, caption].unsqueeze(1)
+        slack = self.margin - positives
+        # Mask the positive instead of lowering it: when its score is negative, subtracting
+        # twice that score can make it the hardest negative.
+        negatives = scores.cross.masked_fill(matches, -torch.inf)
+        if self.negatives == "hardest":
+            caption_cost = relu(slack[:, 0] + negatives.max(dim=1).values[image])
+            image_cost = relu(slack[:, 0] + negatives.max(dim=0).values[caption])
+            return mean_of_matches(caption_cost + image_cost)
         if self.negatives == "all":
-            slack, negatives = (
-                self.margin - positives,
-                scores.cross.masked_fill(matches, -torch.inf),
-            )
             if is_diagonal(matches, image, caption):  # the same values, faster
                 return (relu(negatives + slack).sum() + relu(negatives + slack.T).sum()) / len(
                     image
@@ -88,10 +92,7 @@ class TripletLoss(nn.Module):
         """Return a value per candidate (K, C); the negative of the highest value is selected."""
         if self.negatives == "random":
             return torch.rand_like(candidates)
-        values = candidates.detach()
-        if self.negatives == "hardest":
-            return values
         # Below the positive's score the nearest negative is best. Above it the lowest is best, but
         # after all negatives below: those get values in (0, 1], these negative values.
-        distance = positives.detach() - values
+        distance = positives.detach() - candidates.detach()
         return torch.where(distance > 0, 1 / (1 + distance), distance)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bifocal.losses import HardestTripletLoss, TripletLoss
+from bifocal.losses import TripletLoss
 from bifocal.losses.triplet import Negatives
 from bifocal.registry import build
 from bifocal.scores import Scores
@@ -90,14 +90,6 @@ def test_triplet_semi_hard_is_the_nearest_negative_below(
         max(0.0, 0.4 - p + semi_hard(p, group)) for p, *groups in positives for group in groups
     ]
     assert loss.item() == pytest.approx(sum(costs) / len(positives))
-
-
-@pytest.mark.parametrize("captions_per_image", [1, 3])
-@pytest.mark.parametrize("images", [1, 2, 17])
-def test_triplet_hardest_is_hardest_triplet_loss(images: int, captions_per_image: int) -> None:
-    scores, matches = example(images, captions_per_image)
-    loss = TripletLoss(margin=0.3, negatives="hardest")(Scores(scores), matches)
-    torch.testing.assert_close(loss, HardestTripletLoss(margin=0.3)(Scores(scores), matches))
 
 
 def test_triplet_random_selects_each_negative_equally_often() -> None:
