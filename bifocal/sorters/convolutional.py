@@ -12,13 +12,9 @@ class CNNSorter(TrainedSorter):
     """Blocks of convolution, batch norm and ReLU, then an affine layer over the positions.
 
     Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. The last block has as many
-    channels as there are
-    scores: channel i becomes the rank of score i. The thesis does not state the filter sizes; here
-    the receptive field of the last block covers all scores. ``PublishedCNNSorter`` is the other
-    network of the authors' code.
-
-    The sorter is not permutation-equivariant. It must be trained, see
-    ``bifocal.training.pretraining.sorter``, and accepts only the length that it is trained for.
+    channels as there are scores: channel i becomes the rank of score i. The thesis does not state
+    the filter sizes; here the receptive field of the last block covers all scores.
+    ``PublishedCNNSorter`` is the network of the authors' code.
 
     Args:
         length: scores per vector.
@@ -27,9 +23,6 @@ class CNNSorter(TrainedSorter):
     Shape:
         scores (..., length) -> ranks (..., length), 0 = best.
 
-    Raises:
-        ValueError: a vector has another length.
-
     Example:
         >>> import torch
         >>> CNNSorter(length=8, blocks=2)(torch.randn(3, 8)).shape
@@ -37,8 +30,7 @@ class CNNSorter(TrainedSorter):
     """
 
     def __init__(self, length: int = 100, blocks: int = 8) -> None:
-        super().__init__()
-        self.length = length
+        super().__init__(length)
         channels = [1, *(min(16 * 2**block, length) for block in range(blocks - 1)), length]
         width = 2 * -(-(length - 1) // blocks) + 1
         self.blocks = nn.Sequential()
@@ -65,9 +57,6 @@ class PublishedCNNSorter(TrainedSorter):
     convolution, batch norm each second one. The thesis describes eight blocks (``CNNSorter``) and
     gives no filters.
 
-    The sorter is not permutation-equivariant. It must be trained, see
-    ``bifocal.training.pretraining.sorter``, and accepts only the length that it is trained for.
-
     Args:
         length: scores per vector, at least 37.
 
@@ -75,7 +64,7 @@ class PublishedCNNSorter(TrainedSorter):
         scores (..., length) -> ranks (..., length), 0 = best.
 
     Raises:
-        ValueError: ``length`` is below 37, or a vector has another length.
+        ValueError: ``length`` is below 37.
 
     Example:
         >>> PublishedCNNSorter(length=40)(torch.randn(3, 40)).shape
@@ -83,20 +72,17 @@ class PublishedCNNSorter(TrainedSorter):
     """
 
     def __init__(self, length: int = 100) -> None:
-        super().__init__()
+        super().__init__(length)
         if length < SHORTEST:
             raise ValueError(
                 f"length is {length}: nine convolutions need at least {SHORTEST} scores"
             )
-        self.length = length
         self.convolutions = nn.Sequential()
-        for number, ((before, after), width) in enumerate(
-            zip(pairwise(CHANNELS), WIDTHS, strict=True)
-        ):
+        layers = zip(pairwise(CHANNELS), WIDTHS, strict=True)
+        for number, ((before, after), width) in enumerate(layers):
             norm = [nn.BatchNorm1d(after)] if number % 2 else []
-            self.convolutions.append(
-                nn.Sequential(nn.Conv1d(before, after, width), *norm, nn.PReLU())
-            )
+            convolution = nn.Conv1d(before, after, width)
+            self.convolutions.append(nn.Sequential(convolution, *norm, nn.PReLU()))
         self.projection = nn.Conv1d(CHANNELS[-1], length, length - SHORTEST + 1)
 
     def fractions(self, rows: Tensor) -> Tensor:

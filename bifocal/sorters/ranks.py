@@ -89,11 +89,25 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class TrainedSorter(nn.Module, ABC):
-    """Sorter of vectors of ``length`` scores that a network ranks, see
-    ``bifocal.training.pretraining.sorter``."""
+    """Sorter by a network. It must be trained, see ``bifocal.training.pretraining.sorter``, and is
+    not permutation-equivariant.
 
-    length: int
-    shortest: int | None = None
+    Args:
+        length: maximum number of scores per vector.
+        shortest: minimum number of scores per vector; ``length`` by default.
+
+    Raises:
+        ValueError: ``shortest`` is not in [1, length], or a vector has a length outside [shortest,
+            length].
+    """
+
+    def __init__(self, length: int, shortest: int | None = None) -> None:
+        super().__init__()
+        self.length, self.shortest = length, length if shortest is None else shortest
+        if not 1 <= self.shortest <= length:
+            raise ValueError(
+                f"shortest is {shortest} and length {length}: expected 1 <= shortest <= length"
+            )
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all modules but LSTMs: cuDNN has no backward pass in evaluation mode, and
@@ -110,7 +124,7 @@ class TrainedSorter(nn.Module, ABC):
 
     def forward(self, scores: Tensor) -> Tensor:
         scores = check_scores(scores).to(next(self.parameters()).dtype)
-        shortest, length, found = self.shortest or self.length, self.length, scores.shape[-1]
+        shortest, length, found = self.shortest, self.length, scores.shape[-1]
         if not shortest <= found <= length:
             trained_on = f"{length}" if shortest == length else f"{shortest} to {length}"
             raise ValueError(

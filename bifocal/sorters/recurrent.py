@@ -13,9 +13,6 @@ class LSTMLargeSorter(TrainedSorter):
     18.6 million weights for 100 scores, most of them in the affine layer.
     ``PositionwiseLSTMSorter`` is smaller and takes several lengths.
 
-    The sorter is not permutation-equivariant. It must be trained, see
-    ``bifocal.training.pretraining.sorter``, and accepts only the length that it is trained for.
-
     Args:
         length: scores per vector.
         hidden: LSTM units per direction and layer.
@@ -24,9 +21,6 @@ class LSTMLargeSorter(TrainedSorter):
     Shape:
         scores (..., length) -> ranks (..., length), 0 = best.
 
-    Raises:
-        ValueError: a vector has another length.
-
     Example:
         >>> import torch
         >>> LSTMLargeSorter(length=8, hidden=4)(torch.randn(3, 8)).shape
@@ -34,8 +28,7 @@ class LSTMLargeSorter(TrainedSorter):
     """
 
     def __init__(self, length: int = 100, hidden: int = 512, layers: int = 2) -> None:
-        super().__init__()
-        self.length = length
+        super().__init__(length)
         self.lstm = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         self.projection = nn.Linear(length * 2 * hidden, length)
 
@@ -55,9 +48,6 @@ class PositionwiseLSTMSorter(TrainedSorter):
     position, so here all positions share one small projection, and the sorter can be trained on a
     range of lengths.
 
-    The sorter is not permutation-equivariant. It must be trained, see
-    ``bifocal.training.pretraining.sorter``.
-
     Args:
         length: maximum number of scores per vector in training.
         shortest: minimum number of scores per vector in training; ``length`` by default.
@@ -66,10 +56,6 @@ class PositionwiseLSTMSorter(TrainedSorter):
 
     Shape:
         scores (..., n), shortest <= n <= length, -> ranks (..., n), 0 = best.
-
-    Raises:
-        ValueError: ``shortest`` is not in [1, length], or a vector has a length outside [shortest,
-            length].
 
     Example:
         >>> import torch
@@ -80,13 +66,7 @@ class PositionwiseLSTMSorter(TrainedSorter):
     def __init__(
         self, length: int = 100, shortest: int | None = None, hidden: int = 128, layers: int = 2
     ) -> None:
-        super().__init__()
-        self.length = length
-        self.shortest = length if shortest is None else shortest
-        if not 1 <= self.shortest <= length:
-            raise ValueError(
-                f"shortest is {shortest} and length {length}: expected 1 <= shortest <= length"
-            )
+        super().__init__(length, shortest)
         self.lstm = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         self.projection = nn.Linear(2 * hidden, 1)
 

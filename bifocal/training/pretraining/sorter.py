@@ -131,8 +131,8 @@ class _SorterTask(TrainingTask[Tensor]):
 
     def _draw(self, epoch: int) -> Iterator[Tensor]:
         """Yield the scores and their ranks, (2, batch, width)."""
-        given = self.sorter.shortest if isinstance(self.sorter, TrainedSorter) else None
-        shortest = given or self.length
+        sorter = self.sorter
+        shortest = sorter.shortest if isinstance(sorter, TrainedSorter) else self.length
         generator = _generator(self.seed, epoch + 1)
         for start in range(0, self.vectors_per_epoch, self.batch_size):
             count = min(self.batch_size, self.vectors_per_epoch - start)
