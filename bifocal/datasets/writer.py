@@ -21,7 +21,6 @@ from bifocal.datasets.base import (
     RejectedEntry,
 )
 from bifocal.datasets.formats.folder import LINK
-from bifocal.datasets.prefetch import usable_threads
 from bifocal.datasets.tables import (
     CAPTIONS,
     IMAGES,
@@ -36,6 +35,7 @@ from bifocal.datasets.tables import (
 )
 from bifocal.durable import is_inside, write_json
 from bifocal.onnx.images import InspectedImage, inspect_image
+from bifocal.processors import usable_decoders
 from bifocal.progress import log_line, track
 
 REASONS_SHOWN = 5
@@ -255,7 +255,7 @@ def validate_corpus(
 
     images = keep("image", corpus.images, image_name, listed)
     # Threads suffice: Pillow's decoders and hashlib release the GIL.
-    with ThreadPoolExecutor(usable_threads()) as pool:
+    with ThreadPoolExecutor(usable_decoders()) as pool:
         inspected = list(track(pool.map(inspect, images), "opening images", total=len(images)))
     found = {image.image_id: file for image, file in zip(images, inspected, strict=True)}
     files = {image_id: file for image_id, file in found.items() if isinstance(file, InspectedImage)}

@@ -11,10 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.prefetch import usable_threads
 from bifocal.features.store import IMAGE_FILES, FeatureStore, RegionBatch
 from bifocal.onnx.images import open_image
 from bifocal.onnx.pixels import DECODED_SCALE, resized_size
+from bifocal.processors import usable_decoders
 
 
 def open_features(directory: Path, dataset: Dataset) -> FeatureStore:
@@ -44,7 +44,7 @@ class ImageFileStore(FeatureStore):
         self.dataset, self.preprocessing = dataset, self.metadata["preprocessing"]
         self._sizes = np.concatenate([file.features[:, 0] for file in self._files]).astype(np.int64)
         self._check_sizes()
-        self._decoders = ThreadPoolExecutor(usable_threads())
+        self._decoders = ThreadPoolExecutor(usable_decoders())
         self._next_batch = ThreadPoolExecutor(1)
 
     def gather(self, rows: ArrayLike | Tensor) -> RegionBatch:

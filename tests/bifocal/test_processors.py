@@ -1,4 +1,4 @@
-"""Processors of a container: its limits, not the machine's, in files of a folder."""
+"""Processors and memory of a container: its limits, not the machine's, in files of a folder."""
 
 import math
 import os
@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal import processors
-from bifocal.datasets import prefetch
-from bifocal.datasets.prefetch import BYTES_PER_THREAD, usable_threads
-from bifocal.processors import usable_processors
+from bifocal.processors import BYTES_PER_DECODER, usable_decoders, usable_processors
 
 LIMITS = st.none() | st.integers(1, 10**12)
 
@@ -41,13 +39,12 @@ def test_threads_follow_processors_quota_and_memory(
         for name, text in files.items():
             (Path(folder) / name).parent.mkdir(exist_ok=True)
             (Path(folder) / name).write_text(text)
-        for module in (processors, prefetch):
-            patch.setattr(module, "CGROUP", Path(folder))
+        patch.setattr(processors, "CGROUP", Path(folder))
         patch.setattr("os.sched_getaffinity", lambda process: range(allowed))
-        found, decoders = usable_processors(), usable_threads()
+        found, decoders = usable_processors(), usable_decoders()
     expected = min([allowed] + ([math.ceil(quota / 100_000)] if quota else []))
     assert found == expected
-    assert decoders == max(1, min([expected] + ([memory // BYTES_PER_THREAD] if memory else [])))
+    assert decoders == max(1, min([expected] + ([memory // BYTES_PER_DECODER] if memory else [])))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no affinity")

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry
-from bifocal.datasets.prefetch import usable_threads
 from bifocal.datasets.scenes.captions import Sentence, describe, name_groups
 from bifocal.datasets.scenes.drawing import box_of, draw_scene
 from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
+from bifocal.processors import usable_decoders
 from bifocal.progress import track
 from bifocal.registry import check_range
 
@@ -50,7 +50,7 @@ def read_scenes(
     for split in SPLITS:
         (output_dir / split).mkdir(parents=True, exist_ok=True)
     corpus = Corpus(output_dir)
-    with ThreadPoolExecutor(usable_threads()) as pool:
+    with ThreadPoolExecutor(usable_decoders()) as pool:
         results = zip(numbers, pool.map(draw, numbers), strict=True)
         for (split, number), (drawn, sentences) in track(
             results, "drawing scenes", total=len(numbers)
