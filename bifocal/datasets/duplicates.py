@@ -10,6 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from PIL import Image
 
+from bifocal.processors import usable_decoders
+
 SIDE = 16
 DECODED_SIDE = 4 * SIDE
 """Pixels per side that suffice for a thumbnail: JPEG files can be decoded at a fraction of their
@@ -43,7 +45,6 @@ def near_duplicates(
     first: Sequence[str],
     second: Sequence[str],
     read: Callable[[str, int], Image.Image],
-    threads: int = 4,
 ) -> list[DuplicatePair]:
     """Return pairs across two lists of images that look the same, by the correlation of gray 16 x
     16 thumbnails.
@@ -51,7 +52,7 @@ def near_duplicates(
     This finds copies in other sizes and compressions, not crops; ``read`` opens an image of at
     least this size.
     """
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(usable_decoders()) as pool:
         left, right = (
             np.stack(
                 list(pool.map(lambda image_id: _thumbnail(read(image_id, DECODED_SIDE)), image_ids))

@@ -56,15 +56,14 @@ def inspect_dataset(
     rejected: pd.DataFrame,
     languages: dict[str, float],
     limit: int = 5000,
-    seed: int = 0,
 ) -> Inspection:
-    """Inspect a dataset; at most ``limit`` random images are compared for near-duplicates. Nothing
+    """Inspect a dataset; at most ``limit`` drawn images are compared for near-duplicates. Nothing
     is changed."""
     images, captions = dataset.images, dataset.captions
     words = pd.Series(
         [len(text.split()) for text in captions["text"]], index=captions.index, dtype=int
     )
-    pairs = _near_duplicates(dataset, limit, seed)
+    pairs = _near_duplicates(dataset, limit)
     findings = [
         *_rejected(rejected),
         *_splits(images),
@@ -142,9 +141,9 @@ def _general(reason: str) -> str:
     return reason.split(":")[0].split(" (")[0][:60]
 
 
-def _near_duplicates(dataset: Dataset, limit: int, seed: int) -> list[DuplicatePair]:
+def _near_duplicates(dataset: Dataset, limit: int) -> list[DuplicatePair]:
     ids = dataset.images.loc[dataset.images["path"].notna(), "image_id"].tolist()
-    drawn = [ids[row] for row in drawn_rows(ids, limit, seed)]
+    drawn = [ids[row] for row in drawn_rows(ids, limit, 0)]
     if len(drawn) < 2:
         return []
     pairs = near_duplicates(

@@ -40,9 +40,9 @@ def json_text(value: Any, *, safe: bool = False, **options: Any) -> str:
     return json.dumps(plain(value, safe=safe), **{"ensure_ascii": False} | options)
 
 
-def write_json(file: Path, value: Any, indent: int = 2) -> None:
+def write_json(file: Path, value: Any) -> None:
     """Write a value as indented JSON, see ``plain``; a crash leaves the old file or the new one."""
-    write_text(file, json_text(value, indent=indent, sort_keys=True, ensure_ascii=True) + "\n")
+    write_text(file, json_text(value, indent=2, sort_keys=True, ensure_ascii=True) + "\n")
 
 
 def json_digest(value: Any) -> str:
