@@ -1,6 +1,6 @@
 """Batches of images and captions, and the embeddings of a whole collection."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
@@ -175,17 +175,18 @@ def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]
 def embed_images(model: DualEncoder, batches: Iterable[RegionBatch]) -> Tensor:
     """Return the embeddings of images (N, d), float32 on the CPU; leave the model in evaluation
     mode."""
-    model.eval()
-    return torch.cat(
-        [model.embed_images(to_device(batch, model.device)).float().cpu() for batch in batches]
-    )
+    return _embed(model, model.embed_images, batches)
 
 
 @torch.inference_mode()
 def embed_texts(model: DualEncoder, batches: Iterable[TextBatch]) -> Tensor:
     """Return the embeddings of texts (M, d), float32 on the CPU; leave the model in evaluation
     mode."""
+    return _embed(model, model.embed_captions, batches)
+
+
+def _embed(
+    model: DualEncoder, encode: Callable[[Modality], Tensor], batches: Iterable[Modality]
+) -> Tensor:
     model.eval()
-    return torch.cat(
-        [model.embed_captions(to_device(batch, model.device)).float().cpu() for batch in batches]
-    )
+    return torch.cat([encode(to_device(batch, model.device)).float().cpu() for batch in batches])
