@@ -1,7 +1,7 @@
 """Captions as Fisher vectors of their words."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from bifocal.onnx.text.captions import EncodedCaptions, TextFormat, ignored_arguments
+from bifocal.onnx.text.captions import EncodedCaptions, TextFormat
 from bifocal.onnx.text.mixture import Mixture, fit_mixture
-from bifocal.onnx.text.word2vec import SKIP_GRAM_ARGUMENTS, fit_word_vectors
-from bifocal.onnx.text.word_vectors import WordVectorizer
+from bifocal.onnx.text.word2vec import CaptionVectors
 
 STATE = "fisher.safetensors"
 Array = NDArray[np.float32]
@@ -22,7 +21,7 @@ BLOCK = 512
 
 
 @dataclass
-class FisherVectors(WordVectorizer):
+class FisherVectors(CaptionVectors):
     """Fisher vectors of word vectors under a mixture, with power and l2 normalization, then PCA.
 
     Wang, Li, Lazebnik, CVPR 2016, section 3.1, after Klein et al., CVPR 2015: independent
@@ -48,24 +47,12 @@ class FisherVectors(WordVectorizer):
         (3,)
     """
 
-    dim: int = 300
     mixture: Literal["hglmm", "gmm"] = "hglmm"
     centers: int = 30
     components: int = 6000
     pca_captions: int = 150_000
     iterations: int = 20
-    min_count: int = 1
-    epochs: int = 5
-    subsample: float = 1e-3
-    path: Path | str | None = None
     state: dict[str, NDArray[Any]] = field(init=False, repr=False)  # ICA, mixture and PCA, by name
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        if arguments.get("path") is not None:
-            yield from ignored_arguments(
-                arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors"
-            )
 
     @property
     def format(self) -> TextFormat:
@@ -78,9 +65,7 @@ class FisherVectors(WordVectorizer):
         """Fit word vectors, independent components, mixture and principal components."""
         from bifocal.progress import track  # exported models do not contain it
 
-        self.word_vectors, metrics = fit_word_vectors(
-            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
-        )
+        metrics = super().fit(captions, seed)
         vectors = self.word_vectors.vectors
         tokens = super().transform(captions)
         counts = np.bincount(np.concatenate(tokens.values), minlength=len(vectors))[2:].astype(

@@ -98,7 +98,44 @@ def read_lines(path: Path) -> list[str]:
 
 
 @dataclass
-class MeanWordVectors(WordVectorizer):
+class CaptionVectors(WordVectorizer):
+    """Base of one vector per caption from the vectors of its words: trained on the training
+    captions by skip-gram, or read from the file ``path``."""
+
+    dim: int = 300
+    min_count: int = 1
+    epochs: int = 5
+    subsample: float = 1e-3
+    path: Path | str | None = None
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        if arguments.get("path") is not None:
+            yield from ignored_arguments(
+                arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors"
+            )
+
+    def fit(
+        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
+    ) -> dict[str, float]:
+        """Train or read the word vectors."""
+        words: PretrainedWordVectors | Word2Vec
+        if self.path is not None:
+            words = PretrainedWordVectors(min_count=self.min_count, path=self.path)
+        else:
+            words = Word2Vec(
+                dim=self.dim,
+                min_count=self.min_count,
+                epochs=self.epochs,
+                subsample=self.subsample,
+            )
+        metrics = words.fit(captions, seed)
+        self.word_vectors = words.word_vectors
+        return metrics
+
+
+@dataclass
+class MeanWordVectors(CaptionVectors):
     """Mean of the word vectors of a caption, without unknown words; zero for a caption without
     known words.
 
@@ -120,31 +157,9 @@ class MeanWordVectors(WordVectorizer):
         (4,)
     """
 
-    dim: int = 300
-    min_count: int = 1
-    epochs: int = 5
-    subsample: float = 1e-3
-    path: Path | str | None = None
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        if arguments.get("path") is not None:
-            yield from ignored_arguments(
-                arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors"
-            )
-
     @property
     def format(self) -> TextFormat:
         return TextFormat("vectors", self.word_vectors.dim)
-
-    def fit(
-        self, captions: Sequence[str], seed: int, checkpoints: Path | None = None
-    ) -> dict[str, float]:
-        """Train or read the word vectors."""
-        self.word_vectors, metrics = fit_word_vectors(
-            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
-        )
-        return metrics
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the mean vector of each caption."""
@@ -154,23 +169,3 @@ class MeanWordVectors(WordVectorizer):
             known = ids[ids > 1]
             means.append(self.word_vectors.vectors[known].sum(axis=0) / max(len(known), 1))
         return EncodedCaptions(means, counts=tokens.counts)
-
-
-def fit_word_vectors(
-    captions: Sequence[str],
-    seed: int,
-    dim: int,
-    min_count: int,
-    epochs: int,
-    subsample: float,
-    path: Path | str | None,
-) -> tuple[WordVectors, dict[str, float]]:
-    """Return word vectors and metrics: from the file ``path``, or trained by skip-gram if it is
-    None."""
-    vectorizer: PretrainedWordVectors | Word2Vec
-    if path is not None:
-        vectorizer = PretrainedWordVectors(min_count=min_count, path=path)
-    else:
-        vectorizer = Word2Vec(dim=dim, min_count=min_count, epochs=epochs, subsample=subsample)
-    metrics = vectorizer.fit(captions, seed)
-    return vectorizer.word_vectors, metrics
