@@ -136,6 +136,16 @@ class SearchHit(ItemFacts):
         return public
 
 
+def relevance(probability: float | None, certain: float, absent: bool) -> Relevance | None:
+    """Return the relevance of a result, see ``SearchHit``; ``absent`` if the collection probably
+    has nothing like the query."""
+    if probability is None:
+        return None
+    if absent:
+        return "nothing"
+    return "found" if probability >= certain else "perhaps"
+
+
 class Ranking(NamedTuple):
     """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions;
     None for none."""

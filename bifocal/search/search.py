@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.onnx.heatmaps import HeatmapModel
-from bifocal.search.calibration.calibration import DEPTH, NEVER
+from bifocal.search.calibration.calibration import DEPTH, UNREACHABLE
 from bifocal.search.collection.collection import Collection
 from bifocal.search.filters import GROUP_DEPTH, limit_groups, metadata_column
 from bifocal.search.index.exact import scores, unit_vectors
@@ -31,6 +31,7 @@ from bifocal.search.query import (
     SearchHit,
     SentenceEmbedder,
     encode_file,
+    relevance,
 )
 from bifocal.search.regions import REGION_ITEMS, phrase_scores, search_regions
 
@@ -364,28 +365,23 @@ class Search:
         if ranking.probabilities is not None:
             known = ranking.probabilities[page].tolist()
         boxes = [None] * len(rows) if ranking.boxes is None else ranking.boxes[page]
-        certain = NEVER if calibration is None else calibration.certain
+        certain = UNREACHABLE if calibration is None else calibration.certain
         judged = query.sentence is not None and query.mode == "vectors" and calibration is not None
+        absent = judged and not ranking.found
         hits = [
             SearchHit(
                 **self.items.facts(row),
                 score=score,
                 probability=probability,
                 box=box,
-                relevance=None
-                if probability is None
-                else "nothing"
-                if judged and not ranking.found
-                else "found"
-                if probability >= certain
-                else "perhaps",
+                relevance=relevance(probability, certain, absent),
             )
             for row, score, probability, box in zip(rows, found, known, boxes, strict=True)
         ]
         for hit, row in zip(hits, rows, strict=True):
             hit.row = row
         more = max(ranking.total, len(ranking.rows)) > offset + k
-        is_found = not judged or offset > 0 or ranking.found
+        is_found = offset > 0 or not absent
         results = Results(hits, is_found, items, more, "", list(query.unknown))
         if judged:
             results.relevance = (hits[0].probability if hits else None) or 0.0

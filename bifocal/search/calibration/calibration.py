@@ -15,8 +15,8 @@ Array = NDArray[Any]
 CALIBRATION, NAMES = "calibration.json", "names.npy"
 DEPTH = 10
 """Results whose scores the margin compares."""
-NEVER = 2.0
-"""Probability that no result reaches."""
+UNREACHABLE = 2.0
+"""Threshold that no probability reaches."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Calibration(Level):
     presence: Level | None = (
         None  # None if absent concepts are missing, because all captions are alike
     )
-    certain: float = field(default=NEVER, kw_only=True)
+    certain: float = field(default=UNREACHABLE, kw_only=True)
     """Least probability of a result that is called found, see ``fitting.least_certain``."""
     names: Array | None = field(default=None, compare=False, repr=False)
     """Unit vectors (K, d) of names, where no captions were held out; else None."""

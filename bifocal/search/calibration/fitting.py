@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bifocal.search.calibration.calibration import (
     DEPTH,
-    NEVER,
+    UNREACHABLE,
     Calibration,
     Level,
     reference_scores,
@@ -26,7 +26,7 @@ FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 MIN_PAIRS, FOLDS, BINS = 20, 5, 10
 CERTAIN = 0.8
-"""Share of the results called found that are relevant."""
+"""Required share of relevant results among those called found."""
 Limit = tuple[float, float]
 """Share of queries without a match that may reach a threshold, and the confidence that new queries
 keep it."""
@@ -141,13 +141,14 @@ def fit_level(
 
 
 def least_certain(predicted: Array, relevant: Array) -> float:
-    """Return the least probability from which ``CERTAIN`` of the results (n,) are relevant, also
-    one standard error lower; ``NEVER`` if fewer than ``MIN_PAIRS`` are so good."""
+    """Return the lowest probability above which the share of relevant results (n,), minus one
+    standard error, is at least ``CERTAIN``; ``UNREACHABLE`` if fewer than ``MIN_PAIRS`` results
+    are above it."""
     order, counts = np.argsort(-predicted), np.arange(1, len(predicted) + 1)
     shares = np.cumsum(relevant[order]) / counts
     lower = shares - np.sqrt(shares * (1 - shares) / counts)
     enough = np.flatnonzero((lower >= CERTAIN) & (counts >= MIN_PAIRS))
-    return float(predicted[order[enough[-1]]]) if len(enough) else NEVER
+    return float(predicted[order[enough[-1]]]) if len(enough) else UNREACHABLE
 
 
 def allowed_share(items: int, limit: Limit) -> float:

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
 from bifocal.search import Search, SearchIndex
-from bifocal.search.calibration.calibration import DEPTH, NEVER, Calibration, Level
+from bifocal.search.calibration.calibration import DEPTH, UNREACHABLE, Calibration, Level
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import (
     FALSE_POSITIVES,
@@ -88,7 +88,7 @@ def test_the_results_called_found_are_right_also_one_error_lower(
         if len(chosen) >= MIN_PAIRS and share - math.sqrt(share * (1 - share) / len(chosen)) >= 0.8:
             assert least == cut
             return
-    assert least == NEVER
+    assert least == UNREACHABLE
 
 
 def test_new_queries_that_are_found_are_right_in_four_of_five_cases() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bifocal.search import Search, SearchIndex
-from bifocal.search.calibration.calibration import NEVER, Calibration
+from bifocal.search.calibration.calibration import UNREACHABLE, Calibration
 from bifocal.search.calibration.fitting import (
     FALSE_POSITIVES,
     MIN_ITEMS,
@@ -63,7 +63,7 @@ def test_shown_names_are_found_and_others_are_not() -> None:
     )
     assert hits[0].probability == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
     assert calibration.score > 0
-    assert calibration.certain == NEVER
+    assert calibration.certain == UNREACHABLE
     assert {hit.relevance for result in results for hit in result} == {"perhaps", "nothing"}
     assert calibration.reference != 0 == calibration.margin
 
