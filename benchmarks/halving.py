@@ -38,7 +38,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.steps % self.rounds:
-            raise ValueError(f"{self.steps} steps are no multiple of {self.rounds} rounds")
+            raise ValueError(f"{self.steps} steps are not a multiple of {self.rounds} rounds")
 
 
 class Halving:

@@ -246,7 +246,7 @@ def train(
 
 
 def key_of(board: Board, row: Row, training: Training) -> dict[str, Any]:
-    """Return what the measures of a training depend on."""
+    """Return the parameters that identify a stored training."""
     values = with_trial(row.values, training.trial)
     budget = [getattr(board.budget, one.name) for one in fields(Budget)]
     return {stage: values[stage] for stage in STAGES} | {

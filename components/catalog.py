@@ -46,7 +46,7 @@ def pipeline_components(
 ) -> tuple[Component, ...]:
     """Stages of a pipeline in topological order; independent stages are in alphabetical order.
 
-    Valid parameters leave out the stages whose outputs no other one reads.
+    With valid parameters, stages whose outputs no other stage reads are left out.
     """
     stages = configurable_components()
     writer = {output: name for name, stage in stages.items() for output in stage.outputs}

@@ -1,5 +1,5 @@
-"""Names of parts and of their arguments, read from the sources: a wrong name is told before torch
-is imported."""
+"""Names of parts and of their arguments, read from the sources: a wrong name is reported before
+torch is imported."""
 
 import ast
 import re
@@ -24,7 +24,8 @@ def places(module: str) -> dict[str, Place]:
             found[node.name] = module, node
         elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("bifocal."):
             known = places(str(node.module))
-            found |= {a.asname or a.name: known[a.name] for a in node.names if a.name in known}
+            imported = [alias for alias in node.names if alias.name in known]
+            found |= {alias.asname or alias.name: known[alias.name] for alias in imported}
     return found
 
 
@@ -37,7 +38,7 @@ def part_names(package: str) -> set[str]:
 
 
 def arguments(place: Place) -> set[str] | None:
-    """Return the names of a class's arguments; None if the source does not tell them."""
+    """Return the names of a class's arguments; None if the source does not list them."""
     module, node = place
     for part in node.body:
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":

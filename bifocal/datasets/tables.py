@@ -115,7 +115,7 @@ def write_metadata(
 
 def one_type(values: Sequence[Any]) -> pa.Array:
     """Return values as an array of Arrow; nested values become JSON, and so do values of several
-    types. Moments that Python cannot hold in their zone become texts."""
+    types. Times that ``datetime`` cannot represent in their zone become texts."""
     plain = [_plain(value) for value in values]
     given = [value for value in plain if value is not None]
     kinds = {_kind_of(value) for value in given}
@@ -128,7 +128,7 @@ def one_type(values: Sequence[Any]) -> pa.Array:
     times = _times(plain, pa.array(zoned[:1]).type.tz if len(zoned) == len(given) else None)
     try:
         times.to_pylist()
-    except OverflowError:  # a zone moves a moment of the first or last day out of the calendar
+    except OverflowError:  # the zone moves a time out of the years 1 to 9999
         return pa.array(map(_text, plain), pa.string())
     return times
 

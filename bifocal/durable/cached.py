@@ -36,8 +36,8 @@ def cache_folder(name: str) -> Path:
 
 
 def kept(name: str, *key: Any, code: Iterable[str]) -> Path:
-    """Return the place in the folder ``name`` of the cache for what the modules ``code`` make of
-    ``key``."""
+    """Return the path, in the folder ``name`` of the cache, of the output of the modules ``code``
+    for ``key``."""
     return cache_folder(name) / json_digest([code_digest(code), *key])[:32]
 
 

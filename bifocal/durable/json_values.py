@@ -48,6 +48,6 @@ def write_json(file: Path, value: Any) -> None:
 def json_digest(value: Any) -> str:
     """Return the SHA-256 of a value as JSON; the order of its keys has no effect.
 
-    Its bytes identify artifacts: they are those of ``json.dumps``, where NaN is not None.
+    It identifies artifacts, so the text is that of ``json.dumps``, not of ``json_text``.
     """
     return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

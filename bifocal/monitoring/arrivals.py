@@ -21,7 +21,8 @@ from bifocal.search.collection.format import REJECTED as REJECTED_FILE
 
 FIELDS = ("name", "sha256", "rejected")
 SAME_SHARE = 0.05
-"""Share of the first images that a collection still has; another one may share a placeholder."""
+"""Minimum share of the reference's images that its collection still has: another collection may
+share a few, such as a placeholder."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Ledger:
         )
 
     def check(self, collection: Collection) -> None:
-        """Raise ``ValueError`` if hardly any image of the start is in the collection."""
+        """Raise ``ValueError`` if the collection has less than ``SAME_SHARE`` of the reference's
+        images."""
         start = int((self.table["day"] == "").sum())
         if len(self.old(collection).rows) < SAME_SHARE * start:
             raise ValueError(

@@ -40,7 +40,7 @@ def hash_of_files(files: Mapping[str, str]) -> str:
     """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each file by
     name."""
     counted = {name: digest for name, digest in files.items() if _counts(name)}
-    # As ``bifocal.durable.json_digest``: a registered model has this room without others.
+    # The bytes of ``bifocal.durable.json_digest``: registered models contain only this package.
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
 
 

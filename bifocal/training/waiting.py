@@ -58,7 +58,7 @@ class Exchanges:
             self._since = 0.0
 
     def end(self) -> None:
-        """Publish nothing any more."""
+        """Stop publishing."""
         self._ended.set()
         # The interpreter aborts if it ends while the thread is in a call of the store. Such a call
         # returns soon, except where the host of the store does not answer.

@@ -10,7 +10,7 @@ from runtime.spec import ClassRef, Component, FromRegistry, Plot
 from runtime.training import TrainedEpochs, TrainedSteps
 
 RANK_LOSS = re.compile(r"\b(MeanAveragePrecision|Recall|Spearman)Loss\b|\w:\w")
-"""Losses that take a sorter, and classes of the user, which may; a compilation imports neither."""
+"""Losses that take a sorter, and classes of the user, which may: compiling imports neither."""
 
 
 class PhaseParams(TrainedEpochs):

@@ -23,8 +23,8 @@ SECONDS = "seconds.json"
 
 
 def stages_of_run(values: Mapping[str, Any] | None = None) -> tuple[Component, ...]:
-    """Return the stages that write the artifacts of a run; valid parameters leave out those that
-    it does not need, and registration is none of them."""
+    """Return the stages that write the artifacts of a run, without the registration; with valid
+    parameters, without unneeded stages."""
     return tuple(stage for stage in pipeline_components(values=values) if not stage.side_effects)
 
 

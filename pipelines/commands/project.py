@@ -34,7 +34,7 @@ artifacts: {days: 1, newest: 1}
 checkpoints: {days: 1}
 """
 IMAGES, LOSS = 500, 10
-"""Test images that a drop of 4 percentage points needs, and of 10 points of the recall sum."""
+"""Test images that rule out a drop of 4 percentage points, and a loss of the recall sum of 10."""
 
 
 def _choose(context: click.Context, option: click.Parameter, name: str | None) -> None:
@@ -233,8 +233,8 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
     images = max(2, split.captions["image_id"].nunique())
     # Images that look like training images are left out.
     required = max(2, images * 9 // 10)
-    certain = math.sqrt(IMAGES / images)  # how much wider an interval is than for IMAGES
-    drop = round(4 * max(1.0, certain), 1)
+    width = math.sqrt(IMAGES / images)  # of a confidence interval, relative to IMAGES images
+    drop = round(4 * max(1.0, width), 1)
     guards = [
         "caption_retrieval.R@1",
         "image_retrieval.R@1",
@@ -254,7 +254,7 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
         f"floors: {{recall_sum: {2 * chance:.1f}}}\n"
         "# A model that finds more replaces the champion if the recall sum has not lost more than "
         "this, in percentage\n# points, with a confidence of 95 % over all looks.\n"
-        f"min_gain: {-round(LOSS * certain, 1)}\n"
+        f"min_gain: {-round(LOSS * width, 1)}\n"
         f"# Drops in percentage points that so many images can rule out.{boxes}\n"
         f"max_drops: {{{', '.join(f'{guard}: {drop}' for guard in guards)}}}\n"
         + (

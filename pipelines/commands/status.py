@@ -128,7 +128,7 @@ def _facts(rules: "PromotionPolicy") -> Iterator[tuple[str, str]]:
 
 
 def _next_runs(project: str) -> Iterator[str]:
-    """Yield when each flow starts next: by the lines of crontab, or on a cluster, as declared."""
+    """Yield the next start of each flow: by crontab, or on a cluster by the declared schedules."""
     from pipelines.kubeflow.cron import next_start
 
     if project_files("cluster.yaml"):

@@ -184,7 +184,7 @@ class Flow:
             self.artifacts |= {name: last.outputs[name] for name in component.outputs}
 
     def _add_collection(self) -> None:
-        """Embed the collection, from features of the champion's where they are kept, and index
+        """Embed the collection, with the stored features of the champion's collection, and index
         it."""
         previous = {}
         # The run has the features of its own dataset.

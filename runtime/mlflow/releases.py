@@ -288,16 +288,16 @@ def download_release(
             f"{DESCRIPTION} of version {version.number} has another hash than the tag {RELEASE_TAG}"
         )
     expected = {
-        name: of_file
-        for name, of_file in release.files.items()
+        name: sha256
+        for name, sha256 in release.files.items()
         if features or not name.startswith(f"{COLLECTION}/{FEATURES}/")
     }
     # The files of a folder are downloaded together.
     depths = {name: 2 if name.startswith(f"{COLLECTION}/") else 1 for name in expected}
     for part in sorted({"/".join(name.split("/")[:depth]) for name, depth in depths.items()}):
-        with suppress(FileNotFoundError):  # it is named below
+        with suppress(FileNotFoundError):  # reported below
             version.download_file(f"{root}/{part}", path / Path(part).parent)
-    found = {name: of_file for name, of_file in hash_files(path).items() if name != DESCRIPTION}
+    found = {name: sha256 for name, sha256 in hash_files(path).items() if name != DESCRIPTION}
     different = sorted(
         name for name in {*found, *expected} if found.get(name) != expected.get(name)
     )

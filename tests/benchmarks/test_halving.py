@@ -66,7 +66,7 @@ def test_rounds_have_equal_steps_across_epochs_of_any_length() -> None:
 
 def test_budget_and_its_expectation() -> None:
     assert BUDGET.steps_per_round == 10
-    with pytest.raises(ValueError, match="91 steps are no multiple of 9 rounds"):
+    with pytest.raises(ValueError, match="91 steps are not a multiple of 9 rounds"):
         Budget(91, 9, 3)
     assert expected_rounds(1, BUDGET) == 9
     assert 16 + 2 * 5 + 6 <= expected_rounds(16, BUDGET) <= 16 * 9 / 2

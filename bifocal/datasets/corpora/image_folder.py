@@ -18,7 +18,8 @@ from bifocal.datasets.splits import drawn_splits
 
 TEST = "test"
 MIN_CAPTIONED = 10
-"""Images with captions of which 15 % are at least two: the splits val and test need as many."""
+"""Minimum number of images with captions: 15 % of them are two, as val and test each
+need."""
 
 
 class ImageFolder:
@@ -107,7 +108,7 @@ class ImageFolder:
         opened.
 
         Raises:
-            ValueError: there are too few for a training.
+            ValueError: a training needs more images with captions.
         """
         root = self._root()
         if root.is_file() or archives_in(list_folder(root, follow_links=self.how.follow_links)):

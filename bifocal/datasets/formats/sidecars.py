@@ -35,8 +35,8 @@ def read_sidecars(
 
     Args:
         is_captioned: a table has the captions, so that only values of JSON files are read.
-        by_key: the files are those of WebDataset, where the images of a sample share its text, such
-            as 0.left.jpg, 0.right.jpg and 0.caption.txt.
+        by_key: the folder has samples of WebDataset, whose images share their text, such as
+            0.left.jpg, 0.right.jpg and 0.caption.txt.
     """
     table, used = CaptionTable("", [IMAGE, CAPTION]), set[str]()
     beside = _Beside(folder.others, folder.images if by_key else ())
@@ -94,10 +94,11 @@ class _Beside:
     def find(self, stem: str, suffix: str) -> str | None:
         """Return the file of a stem with a suffix in any case."""
         key = stem + suffix
-        found = self._composed.get(unicodedata.normalize("NFC", key), [])
+        if key in self._exact:
+            return self._exact[key]
+        composed = self._composed.get(unicodedata.normalize("NFC", key), [])
         shared = self._shared.get(_sample(stem) + suffix, [])
-        choices = (found, shared) if key not in self._exact else ([self._exact[key]],)
-        return next((names[0] for names in choices if len(names) == 1), None)
+        return next((names[0] for names in (composed, shared) if len(names) == 1), None)
 
 
 def _sample(name: str) -> str:

@@ -146,12 +146,9 @@ class CollectionEmbedder:
         listed = {entry.item_id for entry in source.entries} if first_shard else None
         broken = {image for image, _ in run.problems}
         if not source.prune:
-            known = [
-                _name(entry)
-                for entry, row in zip(entries, run.update.rows, strict=True)
-                if row >= 0
-            ]
-            check_lost([each for each in run.problems if each[0] in {*known}], known)
+            former_rows = zip(entries, run.update.rows, strict=True)
+            known = {_name(entry) for entry, row in former_rows if row >= 0}
+            check_lost([problem for problem in run.problems if problem[0] in known], known)
         gone = run.update.gone(
             listed, {entry.item_id for entry in entries if _name(entry) in broken}
         )
@@ -165,7 +162,7 @@ class CollectionEmbedder:
             unknown = {
                 entry.item_id
                 for entry in entries
-                if entry.kept or source.unread or entry.item_id in source.mute
+                if entry.kept or source.unread or entry.item_id in source.unread_captions
             }
             captions, metadata = with_former_values(captions, metadata, former, unknown)
         for image, reason in rejected:
@@ -196,8 +193,8 @@ class CollectionEmbedder:
     def _usable(
         self, vectors: ImageVectors, model: ModelIdentity
     ) -> tuple[Collection | None, bool]:
-        """Return the previous collection, None for one without use, and whether to use its features
-        in place of its vectors."""
+        """Return the previous collection, None if all images are embedded again, and whether to use
+        its features in place of its vectors."""
         if self.previous is None:
             return None, False
         theirs = self.previous.description
@@ -236,7 +233,7 @@ class _Run:
     read: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)  # they keep their former vectors
-    stale: list[int] = field(default_factory=list)  # positions of these
+    stale: list[int] = field(default_factory=list)  # positions of the unread images
 
     def embed(self) -> None:
         """Add all entries that a killed run has not written."""

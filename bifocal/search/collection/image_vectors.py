@@ -1,7 +1,5 @@
 """Image and region vectors from the ONNX graphs of an exported model, without torch."""
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.durable import file_digest
+from bifocal.durable import file_digest, json_digest
 from bifocal.onnx.encoders import Array, ImageGraph, scores_pairs
 from bifocal.onnx.files import read_json
 from bifocal.onnx.heatmaps import LOCALIZER, image_vectors, square_of
@@ -91,7 +89,7 @@ class ImageVectors:
 def _backbone(
     directory: Path, graph: ImageGraph, preprocessing: Mapping[str, Any]
 ) -> Backbone | None:
-    """Return what computes the features of an image; None without a graph, or a fixed number of
+    """Return the identity of a model's backbone; None without a graph or a fixed number of
     regions."""
     if graph.backbone is None:
         return None
@@ -99,5 +97,4 @@ def _backbone(
     if not isinstance(regions, int) or not isinstance(dim, int):
         return None
     key = [file_digest(directory / BACKBONE), preprocessing]
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-    return Backbone(digest, regions, dim)
+    return Backbone(json_digest(key), regions, dim)

@@ -84,7 +84,7 @@ class Source:
     unknown: Sequence[str] = ()  # folders that cannot be listed
     unread: Sequence[str] = ()  # tables and archives that were not read whole
     by_table: bool = False  # a table names the images
-    mute: frozenset[str] = frozenset()  # images whose text or values cannot be read
+    unread_captions: frozenset[str] = frozenset()  # images whose text or JSON file cannot be read
     prune: bool = True  # many images may be removed together
     follow_links: bool = False
     dataset: Dataset | None = None
@@ -223,7 +223,7 @@ def _source(files: UserFiles, root: str) -> Source:
         files.folder.unknown,
         files.unread,
         files.by_table,
-        files.mute,
+        files.unread_captions,
         follow_links=files.folder.follow_links,
     )
 
