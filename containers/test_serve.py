@@ -56,8 +56,8 @@ def podman(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def documented_command() -> list[str]:
-    """Return the command of docs/serving.md that runs the service in a container."""
-    text = (ROOT / "docs" / "serving.md").read_text().replace("\\\n", " ")
+    """Return the command of docs/serving_operation.md that runs the service in a container."""
+    text = (ROOT / "docs" / "serving_operation.md").read_text().replace("\\\n", " ")
     (line,) = re.findall(r"^docker run .*$", text, flags=re.MULTILINE)
     return shlex.split(line)
 
