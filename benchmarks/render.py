@@ -3,7 +3,7 @@
 A page has ``<!-- rendered by 'python -m benchmarks render' from SOURCE: WHAT -->`` before a table.
 WHAT names columns of a table of a record, or the beginning of names in a JSON file;
 ``; without A, B`` leaves out rows of a record. A YAML file has published values and names results
-beside them.
+beside them; WHAT is their page.
 """
 
 import ast
@@ -53,6 +53,7 @@ def render() -> dict[Path, str]:
         ROOT / "benchmarks" / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted((ROOT / "docs" / "howto").glob("*.md")),
+        *sorted((ROOT / "docs" / "papers").glob("*.md")),
     )
     rendered = {page: PART.sub(_rendered, page.read_text()) for page in pages}
     for page, text in rendered.items():
@@ -65,7 +66,7 @@ def _rendered(part: re.Match[str]) -> str:
     if source == "results/*.json":
         table = overview(RESULTS)
     elif source.endswith(".yaml"):
-        table = reproduced(ROOT / source, RESULTS)
+        table = reproduced(ROOT / source, RESULTS, what)
     elif source.endswith(".json"):
         found = [
             result for result in read_results(ROOT / source) if result.name.startswith(what or "")
@@ -102,10 +103,12 @@ def columns_of(text: str, columns: Sequence[str], omitted: Sequence[str] = ()) -
     raise ValueError(f"no table has the columns {', '.join(columns)}")
 
 
-def reproduced(file: Path, results: Path) -> str:
-    """Return a table of published values beside measured ones."""
+def reproduced(file: Path, results: Path, page: str | None = None) -> str:
+    """Return a table of published values beside measured ones, by default of all pages."""
     lines = ["|published|ours|same protocol|name|time|", "|---|---|---|---|---|"]
     for row in yaml.safe_load(file.read_text()):
+        if page not in (None, row.get("page")):
+            continue
         found = {
             result.name: result for result in read_results(results / f"{row['benchmark']}.json")
         }
