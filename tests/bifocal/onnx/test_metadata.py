@@ -95,6 +95,8 @@ def test_no_exif_block_loses_a_photograph(exif: bytes) -> None:
                     b"fcTL",
                     b"tIME",
                     b"prVt",
+                    b"cHRM",
+                    b"sBIT",
                 ]
             ),
             st.binary(max_size=40),
@@ -142,7 +144,8 @@ def test_no_other_segment_loses_a_jpeg(parts: list[tuple[int, bytes, bytes]]) ->
 )
 def test_large_texts_of_a_png_are_skipped(content: bytes) -> None:
     kind = b"tEXt" if content.startswith(b"w") else b"zTXt"
-    assert tuple(color_of(drawing_with(chunk(kind, content), after=chunk(kind, content)))) == COLOR
+    texts = 40 * chunk(kind, content)  # more than Pillow reads of one, and of all
+    assert tuple(color_of(drawing_with(texts, after=texts))) == COLOR
 
 
 @pytest.mark.parametrize(
@@ -154,11 +157,19 @@ def test_large_texts_of_a_png_are_skipped(content: bytes) -> None:
         (0x010F, 2, 64, b"\0\x0f\xff\xff"),
         (0x010F, 2, 2**32 - 1, b"\0\0\0\x08"),
         (0x0111, 5, 1, b"\0\0\0\x2c"),
+        (0x011A, 3, 2, b"\0\x48\0\x48"),
+        (0xC4A5, 3, 2, b"\0\1\0\2"),
+        (0x8825, 4, 1, b"\0\0\0\x2c"),
+        (0x8769, 4, 1, b"\0\0\0\x08"),
     ],
 )
 def test_orientation_counts_behind_damaged_values(value: tuple[int, int, int, bytes]) -> None:
     exif = exif_of(entry(*value), ORIENTED, tail=struct.pack(">ii", -1, 0))
-    for file in (photo_with(segment(0xE1, exif)), drawing_with(chunk(b"eXIf", exif[6:]))):
+    for file in (
+        photo_with(segment(0xE1, exif)),
+        photo_with(segment(0xE1, b"Exif\0\0" + exif)),
+        drawing_with(chunk(b"eXIf", exif[6:])),
+    ):
         assert read(file)[0].size == (HEIGHT, WIDTH)
 
 
@@ -237,6 +248,13 @@ def test_tiff_is_turned_once(mode: str, compression: str | None, turn: int) -> N
         ("2024:02:21 10:14:22.27-05:30", "2024-02-21T10:14:22"),
         (b"2015:06:07 08:09:10\0", "2015-06-07T08:09:10"),
         ("2013.07.12", "2013-07-12"),
+        ("2013:7:12 16:54:7", "2013-07-12T16:54:07"),
+        ("2013:07:12 16:54:07+0000", "2013-07-12T16:54:07"),
+        ("2013:07:12 16:54", "2013-07-12T16:54"),
+        ("0001:06:07 08:09:10", "0001-06-07T08:09:10"),
+        ("9999:06:07 08:09:10", "9999-06-07T08:09:10"),
+        ("2013:13:45 99:99:99", None),
+        (b"\xff" * 20, None),
         ("1850:01:01 00:00:00", "1850-01-01"),
         ("0000:00:00 00:00:00", None),
         ("    :  :     :  :  ", None),
@@ -301,6 +319,8 @@ def test_colors_of_another_profile_become_srgb(format: str) -> None:
         SRGB,
         b"no profile",
         SRGB[:200],
+        SRGB.replace(b"RGB ", b"CMYK"),
+        bytes(200),
         ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes(),
     ):
         same = color_of(saved(format, icc_profile=profile, **options))
@@ -323,6 +343,10 @@ def test_palettes_and_bands_have_the_colors_of_their_profile(
 def test_profile_of_any_size_is_read() -> None:
     large = SRGB + bytes(np.random.default_rng(0).bytes(2 * 2**20))
     assert tuple(color_of(drawing_with(chunk(b"iCCP", b"p\0\0" + zlib.compress(large))))) == COLOR
+    plain, profiled = (
+        saved("JPEG", quality=95, **options) for options in ({}, {"icc_profile": large})
+    )
+    assert (color_of(plain) == color_of(profiled)).all()
 
 
 def test_parts_of_a_file_are_limited() -> None:

@@ -71,16 +71,17 @@ NO_CAPTIONS = (
 )
 WRONG = {
     ("search", "nothere.jpg", "--run", "RUN"): "nothere.jpg: there is no such image file",
-    ("search", "star", "--run", "RUN", "--where", "[1]"): "--where is '[1]', expected JSON such as "
-    '{"year": {"min": 2000}}',
-    (
-        "search",
-        "star",
-        "--run",
-        "RUN",
-        "--where",
-        "null",
-    ): '--where is \'null\', expected JSON such as {"year": {"min": 2000}}',
+    **{
+        (
+            "search",
+            "star",
+            "--run",
+            "RUN",
+            "--where",
+            where,
+        ): f'--where is \'{where}\', expected JSON such as {{"year": {{"min": 2000}}}}'
+        for where in ("[1]", "null", "5", '"x"', "{year")
+    },
     ("search", "", "--run", "RUN"): "the query is empty: name something to find in the images",
     (
         "search",

@@ -16,14 +16,12 @@ from tempfile import TemporaryDirectory
 import click
 
 from tests.rehearsals.reports import (  # noqa: F401 - each declares its cases
-    answers,
     corpora,
     folders,
     operation,
     photographs,
     readings,
     registry,
-    spellings,
     tables,
     trainings,
 )

@@ -86,6 +86,7 @@ def test_names_that_are_not_utf8_and_deep_folders_are_listed(tmp_path: Path) -> 
         "d.dng",
         "ok.txt",
         "x.json",
+        "y.caption",
         "/".join(150 * ["d"]) + "/deep.jpg",
     )
     write(tmp_path, os.fsdecode(b"\xe9t\xe9 2003/a.jpg"), os.fsdecode(b"caf\xe9.jpg"))
@@ -102,8 +103,11 @@ def test_names_that_are_not_utf8_and_deep_folders_are_listed(tmp_path: Path) -> 
         "2 .dng files were not used, such as a.dng: save photographs as JPEG or PNG",
         "1 .cr2 file was not used, such as b.CR2: save photographs as JPEG or PNG",
         "1 other file was not used, such as c",
-        "1 .json file was not used, such as x.json: captions are a table called captions or "
-        "metadata, or photo.txt or photo.json beside photo.jpg",
+        *(
+            f"1 {suffix} file was not used, such as {name}{suffix}: captions are a table called "
+            "captions or metadata, or photo.txt or photo.json beside photo.jpg"
+            for name, suffix in (("x", ".json"), ("y", ".caption"))
+        ),
     ]
     with pytest.raises(ValueError, match=r"\\xe9t\\xe9 2003: its name is not UTF-8: rename it"):
         list_folder(tmp_path / os.fsdecode(b"\xe9t\xe9 2003"))

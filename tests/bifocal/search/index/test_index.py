@@ -285,6 +285,9 @@ def test_a_range_of_whole_numbers_has_any_limit() -> None:
         ({"year": {"min": float("nan")}}, "nan is not a finite number"),
         ({"public": {"min": False}}, "true and false have no order"),
         ({"day": "0000"}, "a date is a text"),
+        ({"year": [[1]]}, "does not fit the metadata 'year'"),
+        ({"year": {"min": None}}, "does not fit the metadata 'year'"),
+        ({"year": {"min": float("inf")}}, "inf is not a finite number"),
     ],
 )
 def test_conditions_that_do_not_fit_are_rejected(where: dict[str, Any], message: str) -> None:

@@ -29,6 +29,8 @@ FORMATS: dict[str, Callable[[Path], None]] = {
     "Excel's first line": lambda root: write_csv(
         root / "captions.csv", "sep=,\nimage,caption", ";"
     ),
+    "open_clip": lambda root: write_csv(root / "captions.tsv", "filepath,title", "\t"),
+    "upper case": lambda root: write_csv(root / "Captions.CSV", "Image ,CAPTION"),
     "spelled": lambda root: write_csv(root / "captions.csv", "File Name,Description"),
     "bom": lambda root: (root / "captions.csv").write_text(
         "\n".join(["image,caption", *map(",".join, ROWS)]), encoding="utf-8-sig"

@@ -142,7 +142,18 @@ def test_names_find_an_image_by_their_last_parts(images: list[str], name: str, f
 
 @given(
     st.lists(
-        st.sampled_from(["caf\u00e9.jpg", "cafe\u0301.jpg", "CAF\u00c9.jpg", "b.jpg"]),
+        st.sampled_from(
+            [
+                "caf\u00e9.jpg",
+                "cafe\u0301.jpg",
+                "CAF\u00c9.jpg",
+                "b.jpg",
+                " b.jpg",
+                "b .jpg",
+                "a\\b.jpg",
+                "b%20.jpg",
+            ]
+        ),
         unique=True,
         min_size=1,
     )
