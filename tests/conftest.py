@@ -26,7 +26,7 @@ import boto3
 import pytest
 import torch
 from botocore.retries.standard import ExponentialBackoff
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from moto.server import ThreadedMotoServer
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -52,10 +52,13 @@ SLOW_FIXTURES = {"browser", "mlflow_server", "trained", "warm_python"}
 MAX_CPU_SECONDS, UNIT_SECONDS = 4.0, 0.03
 MANY_MODULES = 50
 
-# The machine is shared, so a deadline per example would measure the neighbors.
+# The machine is shared, so limits of time would measure the neighbors.
 EXAMPLES = 25
 settings.register_profile(
-    "bifocal", deadline=None, max_examples=4 * EXAMPLES if "CI" in os.environ else EXAMPLES
+    "bifocal",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=4 * EXAMPLES if "CI" in os.environ else EXAMPLES,
 )
 settings.load_profile("bifocal")
 
