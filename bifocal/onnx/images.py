@@ -73,11 +73,11 @@ def image_formats() -> tuple[str, ...]:
     return tuple(formats)
 
 
-def _unsupported(file: IO[bytes]) -> str:
+def unsupported(file: IO[bytes], formats: tuple[str, ...]) -> str:
     """Return why an open file has none of the formats, and what to do."""
     file.seek(4)
-    start, formats = file.read(8), image_formats()
-    if start.startswith(b"ftyp") and start[4:] in HEIF_BRANDS and "HEIF" not in formats:
+    start = file.read(8)
+    if start.startswith(b"ftyp") and start[4:] in HEIF_BRANDS and "HEIF" not in image_formats():
         return "a HEIC photograph: pip install pillow-heif, or save it as JPEG"
     return f"not an image in a supported format ({', '.join(formats)})"
 
@@ -88,13 +88,17 @@ class UnsupportedImageError(ValueError):
 
 @contextmanager
 def open_header(
-    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES
+    file: IO[bytes],
+    max_pixels: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    formats: tuple[str, ...] | None = None,
 ) -> Iterator[ImageFile.ImageFile]:
     """Yield Pillow's image of an open file before its pixels are decoded.
 
     Args:
         max_pixels: of the image.
         max_bytes: of the file.
+        formats: by default all ``image_formats``.
 
     Raises:
         UnsupportedImageError: the file has no supported format.
@@ -102,6 +106,7 @@ def open_header(
         ValueError: the header is damaged, or the caller's decoder fails; the message does not
             contain the path.
     """
+    chosen = tuple(name for name in image_formats() if formats is None or name in formats)
     size = file.seek(0, os.SEEK_END)
     if not size:
         raise ValueError("the file is empty")
@@ -111,12 +116,12 @@ def open_header(
         )
     try:
         pixels, metadata = without_metadata(file)
-        with _opened(pixels) as image:
+        with _opened(pixels, chosen) as image:
             image.info.update(metadata)
             check_header(image, pixels, size, max_pixels)
             yield image
     except UnidentifiedImageError as error:
-        raise UnsupportedImageError(_unsupported(file)) from error
+        raise UnsupportedImageError(unsupported(file, chosen)) from error
     except MemoryError as error:
         raise LargeImageError("too large: decoding it needs too much memory") from error
     except ValueError:
@@ -126,11 +131,14 @@ def open_header(
 
 
 def image_size(
-    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES
+    file: IO[bytes],
+    max_pixels: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    formats: tuple[str, ...] | None = None,
 ) -> tuple[int, int]:
     """Return width and height of an open image file in pixels after EXIF rotation; see
     ``open_header``."""
-    with open_header(file, max_pixels, max_bytes) as image:
+    with open_header(file, max_pixels, max_bytes, formats) as image:
         width, height = image.size
         # Pillow's size of a TIFF is upright.
         return (
@@ -150,16 +158,16 @@ def has_profile(path: Path) -> bool:
         return False
 
 
-def _opened(file: IO[bytes]) -> ImageFile.ImageFile:
+def _opened(file: IO[bytes], formats: tuple[str, ...]) -> ImageFile.ImageFile:
     try:
         file.seek(0)
-        return Image.open(file, formats=image_formats())
+        return Image.open(file, formats=formats)
     except Exception:  # the readers of HEIF and AVIF write the EXIF data anew
         file.seek(0)
         plain, count = EXIF_ITEM.subn(rb"\1free", file.read())
         if not count:
             raise
-        return Image.open(BytesIO(plain), formats=image_formats())
+        return Image.open(BytesIO(plain), formats=formats)
 
 
 @dataclass(frozen=True)

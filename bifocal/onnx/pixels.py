@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bifocal.onnx.image_limits import max_pixels
+from bifocal.onnx.image_limits import MAX_BYTES, max_pixels
 from bifocal.onnx.images import image_size, open_image
 
 ImageFile = str | bytes
@@ -117,12 +117,16 @@ class DecodedImage(NamedTuple):
 
 
 def decode_pixels(
-    file: bytes, preprocessing: Mapping[str, Any], most: int | None = None
+    file: bytes,
+    preprocessing: Mapping[str, Any],
+    most: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    formats: tuple[str, ...] | None = None,
 ) -> DecodedImage:
     """Decode an image file as the graphs read it; reject one of more than ``most`` pixels, see
     ``open_header``."""
     arguments = dict(preprocessing)
-    size = image_size(BytesIO(file), most or max_pixels())
+    size = image_size(BytesIO(file), most or max_pixels(), max_bytes, formats)
     image = open_image(file, None, arguments.pop("decoded_side", None))
     return DecodedImage(resized_pixels(image, **arguments), *size)
 
