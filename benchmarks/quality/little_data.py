@@ -119,9 +119,9 @@ def train(inputs: TrainingInputs, seed: int, changes: dict[str, Any]) -> Model:
     phase = TrainingPhase(
         CaptionBatches(batch_size=480, captions_per_image=5),
         build("bifocal.losses", changes.get("loss", INFO_NCE)),
-        EPOCHS,
-        LEARNING_RATE,
-        build(
+        epochs=EPOCHS,
+        learning_rate=LEARNING_RATE,
+        schedule=build(
             "bifocal.training.schedules", changes.get("schedule", {"name": "Cosine", "warmup": 0.1})
         ),
         augmentations=[

@@ -141,9 +141,9 @@ def train(
             batch_size=values["images"] * values["captions"], captions_per_image=values["captions"]
         ),
         build("bifocal.losses", objective),
-        values["epochs"],
-        0.002,
-        build("bifocal.training.schedules", schedule),
+        epochs=values["epochs"],
+        learning_rate=0.002,
+        schedule=build("bifocal.training.schedules", schedule),
     )
     train_phases(
         model, [phase], inputs, seed=seed, options=FitOptions(ema_decay=0.98, precision="bfloat16")

@@ -90,9 +90,9 @@ def train(inputs: TrainingInputs, changes: dict[str, Any]) -> Model:
                 **{name: changes.get(name, value) for name, value in loss.items()},
             },
         ),
-        changes.get("epochs", 8),
-        changes.get("learning_rate", 0.002),
-        build("bifocal.training.schedules", {"name": "Cosine", "warmup": 0.05}),
+        epochs=changes.get("epochs", 8),
+        learning_rate=changes.get("learning_rate", 0.002),
+        schedule=build("bifocal.training.schedules", {"name": "Cosine", "warmup": 0.05}),
         validator=build("bifocal.training.validators", {"name": "Recall"}),
     )
     train_phases(

@@ -101,7 +101,11 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
             if name in ("augment", "seed", "on_epoch")
         }
         defaults = TrainingPhase(
-            CaptionBatches(), loss or TripletLoss(), 3, 0.01, MultiStep([2], 0.5)
+            CaptionBatches(),
+            loss or TripletLoss(),
+            epochs=3,
+            learning_rate=0.01,
+            schedule=MultiStep([2], 0.5),
         )
         phase = replace(
             defaults, **{name: changes.pop(name) for name in list(changes) if name in fields}

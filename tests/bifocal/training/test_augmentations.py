@@ -202,8 +202,8 @@ def test_phase_with_augmentations_resumes_bit_for_bit(
         phase = TrainingPhase(
             CaptionBatches(batch_size=16),
             loss,
-            2,
-            0.01,
+            epochs=2,
+            learning_rate=0.01,
             augmentations=(RegionDrop(0.3), WordDrop(0.3)),
         )
         options = FitOptions(checkpoint_every_seconds=0.0)

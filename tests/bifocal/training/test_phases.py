@@ -58,7 +58,7 @@ class Interrupted(nn.Module):
 
 def phase(epochs: int = 1, **changes: Any) -> TrainingPhase:
     defaults = TrainingPhase(
-        CaptionBatches(batch_size=16), TripletLoss(), epochs, learning_rate=0.01
+        CaptionBatches(batch_size=16), TripletLoss(), epochs=epochs, learning_rate=0.01
     )
     return replace(defaults, **changes)
 
