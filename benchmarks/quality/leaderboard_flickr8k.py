@@ -31,15 +31,8 @@ import torch
 from benchmarks.common import ROOT, Report
 from benchmarks.halving import Halving, IsHopeless, expected_rounds, last_is_best
 from benchmarks.leaderboard_page import BASELINE, QUICK, gains, photographs
-from benchmarks.photograph_systems import (
-    ROWS_FILE,
-    Board,
-    inputs_of,
-    plan,
-    read_board,
-    reported,
-    train,
-)
+from benchmarks.photograph_rows import ROWS_FILE, Board, inputs_of, read_board
+from benchmarks.photograph_systems import plan, reported, train
 from benchmarks.tuning import VALIDATION, Training, Trial, Tuned, best_of, with_seeds
 
 HOME = ROOT / "runs" / "leaderboard_flickr8k"

@@ -19,7 +19,7 @@ from typing import Any
 from torch.nn.functional import normalize
 
 from benchmarks.common import Report
-from benchmarks.photograph_systems import read_board
+from benchmarks.photograph_rows import read_board
 from benchmarks.quality.leaderboard_flickr8k import HOME
 from benchmarks.quality.little_data import pooled_inputs
 from benchmarks.scene_systems import make

@@ -12,6 +12,7 @@ import yaml
 from safetensors.torch import save_file
 
 from benchmarks import leaderboard_page as pages
+from benchmarks import photograph_rows as board_rows
 from benchmarks import photograph_systems as systems
 from benchmarks.photograph_encoders import HypercolumnLevels, StoredRMAC
 from benchmarks.quality import leaderboard_flickr8k as board
@@ -20,7 +21,7 @@ from bifocal.models import build_model
 from bifocal.registry import build
 from tests.flickr8k_bucket import scene_files
 
-BOARD = systems.read_board()
+BOARD = board_rows.read_board()
 ROWS = BOARD.rows
 TEXTS = {
     "TFIDF": "sparse",
@@ -39,7 +40,7 @@ def test_a_row_has_valid_parameters_and_its_model_reads_its_text(row: pages.Row)
     with torch.device("meta"):
         model = build_model(
             params.model,
-            feature_dim=208 if row.reads == systems.MAPS else CHANNELS,
+            feature_dim=208 if row.reads == board_rows.MAPS else CHANNELS,
             text_dim=6,
             text_format=text,
             vocabulary_size=words,
@@ -71,7 +72,7 @@ def test_images_of_the_training_list_choose_and_the_dev_list_is_only_measured(
     (root / "Flickr_8k.trainImages.txt").write_text("".join(f"{name}.jpg\n" for name in range(20)))
     (root / "Flickr_8k.devImages.txt").write_text("dev.jpg\n")
     (root / "Flickr8k.token.txt").write_text("0.jpg#0\tA dog .\n")
-    held = systems.hold_out(root, tmp_path / "held", 12, 5, seed=7)
+    held = board_rows.hold_out(root, tmp_path / "held", 12, 5, seed=7)
     lists = (
         (held / f"Flickr_8k.{name}Images.txt").read_text().split()
         for name in ("train", "dev", "test")
@@ -80,7 +81,7 @@ def test_images_of_the_training_list_choose_and_the_dev_list_is_only_measured(
     assert (len(train), len(chosen), len({*train, *chosen})) == (12, 5, 17)
     assert reported == ["dev.jpg"]
     assert "dev.jpg" not in {*train, *chosen}
-    assert systems.hold_out(root, held, 12, 5, seed=7) == held
+    assert board_rows.hold_out(root, held, 12, 5, seed=7) == held
 
 
 def small_board(folder: Path) -> Path:
@@ -108,7 +109,7 @@ def small_board(folder: Path) -> Path:
         "train_embedding": {"precision": "float32", "ema_decay": 0.5},
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    board = yaml.safe_load(systems.ROWS_FILE.read_text())
+    board = yaml.safe_load(board_rows.ROWS_FILE.read_text())
     kept = ("SMILE + InfoNCE", "semantic retrieval (V+T)", "CCA", "linear + InfoNCE")
     board["features"], board["side"] = str(folder / "recipe.yaml"), 2
     board["budget"] = {"steps": 9, "rounds": 3, "reduction": 3}
@@ -132,7 +133,7 @@ def small_board(folder: Path) -> Path:
         "trained last layers": {
             "differs": "the last layers train",
             "against": "SMILE + InfoNCE",
-            "reads": systems.MAPS,
+            "reads": board_rows.MAPS,
             "overlay": smile
             | {
                 "extract_features": of_maps,
@@ -175,7 +176,7 @@ def test_a_killed_board_goes_on_and_ends_with_all_rows(
         return capsys.readouterr().out
 
     planned = run("--plan")
-    names = [row.name for row in systems.read_board(rows).rows]
+    names = [row.name for row in board_rows.read_board(rows).rows]
     assert all(name in planned for name in names)
     assert "core hours, at most 8" in planned
     assert not (home / "models").exists()
@@ -204,7 +205,7 @@ def test_a_killed_board_goes_on_and_ends_with_all_rows(
     assert "Not trained yet" not in text
     record = output.read_text()
     assert all(record.count(f"| {name} |") >= 1 for name in names)
-    assert systems.read_board(rows).protocol in record
+    assert board_rows.read_board(rows).protocol in record
     tuned = {name: board.run_row(rows, home, name, float("-inf")) for name in names}
     assert {name: len(one.seeds) for name, one in tuned.items()} == {
         name: 1 if name == "CCA" else 2 for name in names

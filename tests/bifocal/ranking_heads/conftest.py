@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.ranking_heads.labeled import LabeledFeatures
+from tests.bifocal.ranking_heads.labels import label, labeled_dataset
 
 DIM = 6
 
@@ -19,38 +19,20 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Featu
     features."""
     folder = tmp_path_factory.mktemp("store")
     random = np.random.default_rng(0)
-    rows, images = [], []
+    labels, splits = [], {}
     with FeatureWriter(folder, regions=2, dim=DIM, metadata={}, images_per_file=64) as writer:
         for number in range(60):
             name, regions = f"frame{number:02d}", random.normal(size=(2, DIM)).astype(np.float32)
             writer.add(name, regions)
             mean = regions.mean(axis=0)
-            images.append({"image_id": name, "split": "train" if number < 40 else "val"})
-            grade, group = float(np.exp(mean[0])), f"video{number // 2}"
-            rows.append(
-                {
-                    "image_id": name,
-                    "group": group,
-                    "task": "grade",
-                    "label": "grade",
-                    "value": grade,
-                }
-            )
-            for label, value in (("left", mean[1] > 0), ("right", mean[2] > 0.3)):
-                rows.append(
-                    {
-                        "image_id": name,
-                        "group": name,
-                        "task": "kinds",
-                        "label": label,
-                        "value": float(value),
-                    }
-                )
-    captions = pd.DataFrame({"caption_id": [], "image_id": [], "text": []})
-    phrases = pd.DataFrame({"image_id": []})
-    return Dataset(
-        pd.DataFrame(images), captions, phrases, folder, pd.DataFrame(rows)
-    ), FeatureStore(folder)
+            splits[name] = "train" if number < 40 else "val"
+            grade, video = float(np.exp(mean[0])), f"video{number // 2}"
+            labels.append(label(name, "grade", "grade", grade, video))
+            labels += [
+                label(name, "kinds", "left", mean[1] > 0),
+                label(name, "kinds", "right", mean[2] > 0.3),
+            ]
+    return labeled_dataset(folder, splits, labels), FeatureStore(folder)
 
 
 @pytest.fixture(scope="session")
