@@ -240,7 +240,7 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
         "image_retrieval.R@1",
         *(["pointing"] if len(split.phrases) else []),
     ]
-    chance = sum(2 * 100 * min(1, k / images) for k in (1, 5, 10))
+    chance = 200 * sum(min(1, k / images) for k in (1, 5, 10))
     boxes = "" if len(split.phrases) else " Pointing has none: the test images have no boxes."
     return (
         "# When a new model becomes the champion. pipelines/policies/promotion.yaml has the "
@@ -250,8 +250,8 @@ def _policy(name: str, dataset: "Dataset", *, allow_dirty: bool) -> str:
         f"{uncertainty(images)}, "
         f"{IMAGES} to {uncertainty(IMAGES)}.\n"
         f"min_images: {required}\n"
-        "# Twice what a random order finds.\n"
-        f"floors: {{recall_sum: {2 * chance:.1f}}}\n"
+        "# Twice what a random order finds, at most halfway from it to 600.\n"
+        f"floors: {{recall_sum: {min(2 * chance, (chance + 600) / 2):.1f}}}\n"
         "# A model that finds more replaces the champion if the recall sum has not lost more than "
         "this, in percentage\n# points, with a confidence of 95 % over all looks.\n"
         f"min_gain: {-round(LOSS * width, 1)}\n"
