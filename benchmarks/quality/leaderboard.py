@@ -48,10 +48,7 @@ def chance(home: Path, settings: Sequence[str]) -> dict[str, float]:
     test = read_dataset(
         make("prepare_dataset", values_of(SYSTEMS[CLOSED_FORM], settings), {}, home)
     ).split("test")
-    row_of = {image_id: row for row, image_id in enumerate(test.images["image_id"])}
-    report = chance_report(
-        torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), KS
-    )
+    report = chance_report(torch.tensor(test.image_rows(test.captions["image_id"])), KS)
     sizes = (
         test.images.set_index("image_id")
         .loc[test.phrases["image_id"], ["width", "height"]]

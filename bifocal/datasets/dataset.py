@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, UNCAPTIONED
 from bifocal.datasets.remote_files import is_address, local_copy
@@ -75,6 +77,12 @@ class Dataset:
             metadata=of_images(self.metadata),
             negatives=of_images(self.negatives),
         )
+
+    def image_rows(self, image_ids: pd.Series) -> NDArray[np.int64]:
+        """Return the rows (n,) of n images; raise ``KeyError`` for an image that is not in the
+        dataset."""
+        rows = pd.Series(np.arange(len(self.images)), self.images["image_id"])
+        return rows.loc[image_ids].to_numpy()
 
     def image_path(self, image_id: str) -> Path:
         """Return the file of an image; it is downloaded if the images are at an address.

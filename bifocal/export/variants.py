@@ -76,8 +76,7 @@ def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
     if len(embedder.texts.get_outputs()) > 1:
         raise ValueError("int8 needs a model with one vector per image: set precision to float32")
     ids, sentences = dataset.images["image_id"].tolist(), dataset.captions["text"].tolist()
-    row_of = {image: row for row, image in enumerate(ids)}
-    answers = torch.tensor([row_of[image] for image in dataset.captions["image_id"]])
+    answers = torch.tensor(dataset.image_rows(dataset.captions["image_id"]))
 
     def embed_images(image_ids: Sequence[str]) -> Array:
         return encode_images(embedder, dataset, image_ids, features)

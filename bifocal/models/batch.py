@@ -52,10 +52,7 @@ class ImageCaptionPairs:
 
     def __init__(self, dataset: Dataset, features: FeatureStore, text: TextStore) -> None:
         self.image_ids = [str(image) for image in dataset.images["image_id"]]
-        row_of_image = {image: row for row, image in enumerate(self.image_ids)}
-        self.image_of_caption = torch.tensor(
-            [row_of_image[image] for image in dataset.captions["image_id"]]
-        )
+        self.image_of_caption = torch.tensor(dataset.image_rows(dataset.captions["image_id"]))
         without = len(self.image_ids) - len(self.image_of_caption.unique())
         if without:
             raise ValueError(
@@ -67,10 +64,9 @@ class ImageCaptionPairs:
         self._text_rows = text.rows(dataset.captions["caption_id"].to_numpy())
         self._negatives: dict[int, list[int]] = {}  # text rows by row of ``image_ids``
         wrong = dataset.negatives
-        for image, row in zip(
-            wrong["image_id"], text.rows(wrong["caption_id"].to_numpy(dtype=int)), strict=True
-        ):
-            self._negatives.setdefault(row_of_image[image], []).append(int(row))
+        rows = text.rows(wrong["caption_id"].to_numpy(dtype=int))
+        for image, row in zip(dataset.image_rows(wrong["image_id"]), rows, strict=True):
+            self._negatives.setdefault(int(image), []).append(int(row))
 
     def __len__(self) -> int:
         return len(self.image_of_caption)

@@ -95,10 +95,7 @@ class ExportedModel:
         """Return the rank of every image and caption of ``split``, ranked together, as in
         ``ranks.parquet``."""
         ids, texts = split.images["image_id"].tolist(), split.captions["text"].tolist()
-        row_of_image = {image_id: row for row, image_id in enumerate(ids)}
-        image_of_caption = torch.tensor(
-            [row_of_image[image_id] for image_id in split.captions["image_id"]]
-        )
+        image_of_caption = torch.tensor(split.image_rows(split.captions["image_id"]))
         folds = split_folds(PROTOCOLS["full"], image_of_caption, len(ids))
         both = self._ranks(
             lambda batch: encode_images(self.encoders, split, batch, features),

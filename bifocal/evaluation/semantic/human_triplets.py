@@ -67,10 +67,10 @@ def caption_similarities(
     reads with ``objects``. ``images`` are the compared rows.
     """
     captions: dict[int, list[str]] = {row: [] for row in sorted(set(images))}
-    row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
-    for image_id, text in zip(split.captions["image_id"], split.captions["text"], strict=True):
-        if row_of_image[image_id] in captions:
-            captions[row_of_image[image_id]].append(text)
+    rows = split.image_rows(split.captions["image_id"])
+    for row, text in zip(rows, split.captions["text"], strict=True):
+        if row in captions:
+            captions[row].append(text)
     similarities = {
         "tf_idf": tf_idf_similarity(dataset, split),
         "fisher": fisher_similarity(

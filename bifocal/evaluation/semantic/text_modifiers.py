@@ -118,12 +118,11 @@ def distinctive_words(dataset: Dataset, count: int) -> tuple[list[str], Tensor]:
     (W, N) have them; candidates have three letters or more and occur in the captions of 3 % to 25 %
     of the images.
     """
-    row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
+    rows, total = dataset.image_rows(dataset.captions["image_id"]), len(dataset.images)
     occurrences: dict[str, Counter[int]] = {}
-    for image_id, text in zip(dataset.captions["image_id"], dataset.captions["text"], strict=True):
+    for row, text in zip(rows.tolist(), dataset.captions["text"], strict=True):
         for word in set(tokenize(text)):
-            occurrences.setdefault(word, Counter())[row_of_image[image_id]] += 1
-    total = len(row_of_image)
+            occurrences.setdefault(word, Counter())[row] += 1
     captions_per_image = {
         word: sum(images.values()) / len(images)
         for word, images in occurrences.items()

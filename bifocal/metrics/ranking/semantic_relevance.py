@@ -15,13 +15,10 @@ from bifocal.text.vectorizers.base import Vectorizer
 def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> "scipy.sparse.csr_matrix":
     """Return each image's unit sum (N, K) of caption vectors; ``TFIDF(documents="images")`` is the
     paper's proxy."""
-    row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
-    image = np.array(
-        [row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64
-    )
     encoded = vectorizer.transform(list(dataset.captions["text"]))
     captions = sparse_rows(vectorizer.format, encoded.values, encoded.indices)
-    return sum_by_image(captions, image, len(row_of_image))
+    image = dataset.image_rows(dataset.captions["image_id"])
+    return sum_by_image(captions, image, len(dataset.images))
 
 
 def sum_by_image(
