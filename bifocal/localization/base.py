@@ -123,12 +123,17 @@ def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
         >>> region_scores(torch.tensor([[[1.0, 0.0], [0.6, 0.8]]]), torch.tensor([[0.0, 1.0]]))
         tensor([[0.0000, 0.8000]])
     """
+    check_texts(regions, texts)
+    return torch.einsum("nrd,nd->nr", regions, texts)
+
+
+def check_texts(regions: Tensor, texts: Tensor) -> None:
+    """Raise ``ValueError`` unless the regions (N, R, d) have one text (N, d) per image."""
     if regions.ndim != 3 or texts.shape != (len(regions), regions.shape[2]):
         raise ValueError(
             f"regions {tuple(regions.shape)} and texts {tuple(texts.shape)} differ: "
             "expected (N, R, d) and one text (N, d) for each image"
         )
-    return torch.einsum("nrd,nd->nr", regions, texts)
 
 
 def masked(scores: Tensor, vectors: RegionVectors) -> RegionScores:

@@ -12,6 +12,7 @@ from bifocal.localization.base import (
     RegionScores,
     RegionVectors,
     ServedScores,
+    check_texts,
     masked,
     require,
 )
@@ -95,11 +96,7 @@ def bean_heatmaps(activations: Tensor, texts: Tensor, k: int = PAPER_K) -> Tenso
         >>> bean_heatmaps(torch.tensor([[[1.0, 5.0], [2.0, 0.0]]]), torch.tensor([[0.8, 0.1]]), k=1)
         tensor([[0.8000, 1.6000]])
     """
-    if activations.ndim != 3 or texts.shape != (len(activations), activations.shape[2]):
-        raise ValueError(
-            f"activations {tuple(activations.shape)} and texts {tuple(texts.shape)} differ: "
-            "expected (N, R, d) and one text (N, d) for each image"
-        )
+    check_texts(activations, texts)
     if k < 1:
         raise ValueError(f"k is {k}: keep at least one dimension")
     values, dimensions = texts.topk(min(k, texts.shape[1]), dim=1)

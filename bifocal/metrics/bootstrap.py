@@ -21,11 +21,7 @@ SUBSETS, SUBSETS_PER_TAIL = 10_000, 20
 def bootstrap_means(totals: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
     """Return the mean per query (resamples, S) of each metric, NaN where a resample holds no query
     of it."""
-    if totals.shape != counts.shape or totals.ndim != 2:
-        raise ValueError(
-            f"totals {tuple(totals.shape)} and counts {tuple(counts.shape)} differ: each needs "
-            "one row per image and one column per metric"
-        )
+    _check_shapes(totals, counts)
     if (counts.sum(dim=0) == 0).any():
         raise ValueError(
             f"metrics {(counts.sum(dim=0) == 0).nonzero().flatten().tolist()} have no query"
@@ -106,11 +102,7 @@ def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: 
     ``differences`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S),
     first minus second.
     """
-    if differences.shape != counts.shape or differences.ndim != 2:
-        raise ValueError(
-            f"differences {tuple(differences.shape)} and counts {tuple(counts.shape)}: both "
-            "need one row per image and one column per metric"
-        )
+    _check_shapes(differences, counts)
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha:g}, expected a probability between 0 and 1")
     tail, subsets = tail_and_subsets(alpha)
@@ -137,3 +129,11 @@ def subset_means(totals: Tensor, counts: Tensor, subsets: int, seed: int) -> Ten
         chosen = torch.randint(2, size, generator=generator, dtype=torch.int8).double()
         means.append((chosen @ totals) / (chosen @ counts))
     return torch.cat(means)
+
+
+def _check_shapes(totals: Tensor, counts: Tensor) -> None:
+    if totals.shape != counts.shape or totals.ndim != 2:
+        raise ValueError(
+            f"totals {tuple(totals.shape)} and counts {tuple(counts.shape)} differ: each needs "
+            "one row per image and one column per metric"
+        )

@@ -21,11 +21,7 @@ def precision_by_rank(scores: Tensor, matches: Tensor, depth: int) -> tuple[Tens
     Raises:
         ValueError: the shapes differ, or a score is NaN.
     """
-    if scores.ndim != 2 or scores.shape != matches.shape:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (Q, C) "
-            "of both"
-        )
+    _check_shapes(scores, matches, "Q", "C")
     if scores.isnan().any():
         raise ValueError(
             f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN and have no rank"
@@ -74,11 +70,7 @@ def average_precision(scores: Tensor, matches: Tensor) -> float:
         ... )
         0.833333
     """
-    if scores.ndim != 1 or scores.shape != matches.shape:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (n,) "
-            "of both"
-        )
+    _check_shapes(scores, matches, "n")
     probability, precision = precision_by_rank(
         scores.unsqueeze(0), matches.unsqueeze(0), len(scores)
     )
@@ -98,11 +90,7 @@ def mean_average_precision(scores: Tensor, matches: Tensor, known: Tensor | None
     Returns:
         NaN if no class has a match.
     """
-    if scores.ndim != 2 or scores.shape != matches.shape:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected (C, n) "
-            "of both"
-        )
+    _check_shapes(scores, matches, "C", "n")
     kept = torch.ones_like(matches) if known is None else known
     values = [
         average_precision(row[columns], truth[columns])
@@ -142,3 +130,11 @@ def spearman(scores: Tensor, targets: Tensor) -> float:
     from scipy.stats import spearmanr  # imported here: scipy.stats takes a second
 
     return float(spearmanr(*(values.cpu().numpy() for values in pair)).statistic)
+
+
+def _check_shapes(scores: Tensor, matches: Tensor, *dimensions: str) -> None:
+    if scores.ndim != len(dimensions) or scores.shape != matches.shape:
+        raise ValueError(
+            f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)}: expected "
+            f"({', '.join(dimensions)}) of both"
+        )

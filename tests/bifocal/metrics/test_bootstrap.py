@@ -138,7 +138,7 @@ def test_metrics_are_added_and_images_may_lack_queries() -> None:
 
 
 def test_invalid_arguments_are_errors() -> None:
-    with pytest.raises(ValueError, match="both need one row per image and one column per metric"):
+    with pytest.raises(ValueError, match="each needs one row per image and one column per metric"):
         subset_lower_bound(torch.zeros(3, 1), torch.zeros(2, 1), 0.05, seed=0)
     with pytest.raises(ValueError, match="alpha is 0, expected a probability"):
         subset_lower_bound(torch.zeros(3, 1), torch.ones(3, 1), 0.0, seed=0)
