@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from bifocal.durable import new_folder, write_json
 from bifocal.monitoring.observations import Count, Observations
-from bifocal.onnx.files import read_json
+from bifocal.onnx.files import read_versioned
 from bifocal.search.vectors import save_array
 
 SCHEMA_VERSION = 3
@@ -95,18 +95,8 @@ class Reference:
             FileNotFoundError: the directory holds none.
             ValueError: another version of bifocal wrote it.
         """
-        file = directory / DESCRIPTION
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"{directory} holds no reference: write one, right after the training"
-            )
-        content: dict[str, Any] = read_json(file)
-        if content.get("schema_version") != SCHEMA_VERSION:
-            found = content.get("schema_version")
-            raise ValueError(
-                f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the "
-                "reference again"
-            )
+        hint = "write a reference, right after the training"
+        content = read_versioned(directory / DESCRIPTION, "reference", SCHEMA_VERSION, hint)
         groups = directory / GROUPS
         seen = Observations(
             images=np.load(directory / IMAGES).astype(np.float32),

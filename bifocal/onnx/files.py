@@ -108,6 +108,18 @@ def read_json(file: Path) -> Any:
     return read_whole(file, read)
 
 
+def read_versioned(file: Path, content: str, version: int, hint: str) -> dict[str, Any]:
+    """Return the object of the JSON file that describes a folder, without its schema version; the
+    errors name the folder's ``content``, and the ``hint``."""
+    if not file.is_file():
+        raise FileNotFoundError(f"{file.parent} holds no {content} (it has no {file.name}): {hint}")
+    values: dict[str, Any] = read_json(file)
+    found = values.pop("schema_version", None)
+    if found != version:
+        raise ValueError(f"{file} has schema version {found}, expected {version}: {hint}")
+    return values
+
+
 def read_array(file: Path, mmap_mode: Literal["r"] | None = None) -> NDArray[Any]:
     """Return the array of a file of NumPy."""
 

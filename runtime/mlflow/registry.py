@@ -39,6 +39,13 @@ DELETED_TAG = "model.deleted"
 """Tag of a version with the time at which ``python -m pipelines clean`` deleted its model."""
 
 
+def check_downloaded(found: Mapping[str, str], expected: Mapping[str, str], owner: str) -> None:
+    """Raise ``ValueError`` unless the files of ``owner``, by SHA-256, are those expected."""
+    different = [name for name in {*found, *expected} if found.get(name) != expected.get(name)]
+    if different:
+        raise ValueError(f"{min(different)} of {owner} is missing, unknown or damaged")
+
+
 def reuse_version(
     model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str
 ) -> int | None:
@@ -120,12 +127,7 @@ class RegisteredVersion:
         if ONNX_TAG not in recorded_tags(self):
             return graphs  # registered by another program
         files, found = self._read_files(graphs), hash_files(graphs, without=(MANIFEST,))
-        different = sorted(name for name in {*found, *files} if found.get(name) != files.get(name))
-        if different:
-            raise ValueError(
-                f"{different[0]} of version {self.number} of {self.model} is missing, unknown "
-                "or damaged"
-            )
+        check_downloaded(found, files, f"version {self.number} of {self.model}")
         return graphs
 
     def graph_files(self, folder: Path) -> dict[str, str]:

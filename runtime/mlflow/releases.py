@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from bifocal.durable import change, json_digest, write_json
 from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
-from bifocal.onnx.files import hash_of_files, model_hash, read_json
+from bifocal.onnx.files import hash_of_files, model_hash, read_versioned
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import FEATURES, ITEMS, STATES
 from bifocal.search.deletion import delete_from_collection, delete_from_index
@@ -31,7 +31,13 @@ from bifocal.serving.service.live import Deletions
 from runtime.artifacts import MANIFEST, change_manifest, hash_files
 from runtime.mlflow.connection import connect, find_run, mlflow_errors_as_oserror
 from runtime.mlflow.lock import check_lock, lock_run, promotion_lock
-from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion, latest_with, version_tags
+from runtime.mlflow.registry import (
+    RELEASE_TAG,
+    RegisteredVersion,
+    check_downloaded,
+    latest_with,
+    version_tags,
+)
 
 DESCRIPTION = "release.json"
 COLLECTION, INDEX, HUBNESS = "collection", "index", "hubness"
@@ -79,18 +85,8 @@ class Release:
     @classmethod
     def read(cls, folder: Path) -> "Release":
         """Read ``release.json``."""
-        file = folder / DESCRIPTION
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"the release has no {DESCRIPTION}: run python -m pipelines release again"
-            )
-        content = read_json(file)
-        if content.pop("schema_version", None) != SCHEMA_VERSION:
-            raise ValueError(
-                f"{DESCRIPTION} has another schema version than {SCHEMA_VERSION}: release the "
-                "run again"
-            )
-        return cls(**content)
+        hint = "run python -m pipelines release again"
+        return cls(**read_versioned(folder / DESCRIPTION, "release", SCHEMA_VERSION, hint))
 
 
 def describe_release(onnx: Path, collection: Path, index: Path, embedding: Path) -> Release:
@@ -298,14 +294,7 @@ def download_release(
         with suppress(FileNotFoundError):  # reported below
             version.download_file(f"{root}/{part}", path / Path(part).parent)
     found = {name: sha256 for name, sha256 in hash_files(path).items() if name != DESCRIPTION}
-    different = sorted(
-        name for name in {*found, *expected} if found.get(name) != expected.get(name)
-    )
-    if different:
-        raise ValueError(
-            f"{different[0]} of the release of version {version.number} is missing, unknown or "
-            "damaged"
-        )
+    check_downloaded(found, expected, f"the release of version {version.number}")
     graphs = version.download_graphs(folder / "model")
     _check_model(version, release, model_hash(graphs))
     return graphs, path

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
 from bifocal.durable import write_json
-from bifocal.onnx.files import read_json, read_whole
+from bifocal.onnx.files import read_versioned, read_whole
 
 SCHEMA_VERSION = 1
 DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.parquet"
@@ -139,22 +139,14 @@ class Description:
     @classmethod
     def read(cls, file: Path) -> "Description":
         """Read a description."""
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"{file.parent} holds no complete collection (it has no {file.name}): embed it "
-                "again"
-            )
-        content = read_json(file)
+        hint = "embed the collection again"
+        content = read_versioned(file, "complete collection", SCHEMA_VERSION, hint)
         backbone = content.pop("backbone", None)
         # Who hands a collection on may not say this of the links in it.
         is_absolute = Path(str(content.get("root"))).is_absolute()
         content["follow_links"] = bool(content.get("follow_links")) and is_absolute
-        found = content.pop("schema_version", None), content.pop("dtype", None)
-        if found != (SCHEMA_VERSION, "float16"):
-            raise ValueError(
-                f"{file} has schema version {found[0]} and dtype {found[1]}, expected "
-                f"{SCHEMA_VERSION} and float16: embed the collection again"
-            )
+        if (dtype := content.pop("dtype", None)) != "float16":
+            raise ValueError(f"{file} has the dtype {dtype}, expected float16: {hint}")
         return read_whole(
             file,
             lambda _: cls(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bifocal.durable import write_json
-from bifocal.onnx.files import read_json, read_whole
+from bifocal.onnx.files import read_versioned, read_whole
 from bifocal.search.collection.format import ModelIdentity
 
 DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"
@@ -60,15 +60,7 @@ class IndexDescription:
     def read(cls, directory: Path) -> "IndexDescription":
         """Read ``index.json``."""
         file = directory / DESCRIPTION
-        if not file.is_file():
-            raise FileNotFoundError(f"{directory} holds no index: it has no {DESCRIPTION}")
-        content = read_json(file)
-        version = content.pop("schema_version", None)
-        if version != SCHEMA_VERSION:
-            raise ValueError(
-                f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the "
-                "index again"
-            )
+        content = read_versioned(file, "index", SCHEMA_VERSION, "build the index again")
         model, measured = content.pop("model"), content.pop("measured")
         return read_whole(
             file,

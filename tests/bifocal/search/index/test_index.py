@@ -124,7 +124,7 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
         ValueError, match=r"model 'mine' version 3 with hash abababababab, but .* hash cdcdcdcdcdcd"
     ):
         SearchIndex.open(tmp_path, model="cd" * 32)
-    with pytest.raises(FileNotFoundError, match=r"holds no index: it has no index\.json"):
+    with pytest.raises(FileNotFoundError, match=r"holds no index \(it has no index\.json\)"):
         SearchIndex.open(tmp_path / "elsewhere")
     content = json.loads((tmp_path / "index.json").read_text())
     (tmp_path / "index.json").write_text(json.dumps(content | {"schema_version": 99}))
