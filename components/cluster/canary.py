@@ -14,7 +14,7 @@ from bifocal.durable import write_json
 from bifocal.onnx.files import read_json
 from bifocal.progress import log_line
 from bifocal.serving.canary.decision import Decision, Rule, decide
-from bifocal.serving.canary.report import Report, metric_json
+from bifocal.serving.canary.report import Report
 from bifocal.serving.canary.services import read_reports
 from bifocal.serving.service.settings import read_keys
 from components.cluster.steps import VERDICT, CanaryParams
@@ -113,8 +113,7 @@ def log_decision(
     Raises:
         ValueError: the report compares other releases than the registry has.
     """
-    metrics = [metric_json(metric) for metric in report.metrics()]
-    record = {**decision.record(), **report.to_json(), "metrics": metrics}
+    record = decision.record() | report.to_json()
     if decision.verdict == "withdraw":
         reasons = "; ".join(decision.reasons)
         with alias_lock(model.model, model.lock_timeout):

@@ -1,12 +1,12 @@
 """Decision on the candidate of a comparison: promote it, withdraw it, or wait."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from bifocal.durable import plain
 from bifocal.serving.canary.report import Metric, Report
 
 Verdict = Literal["promote", "withdraw", "wait"]
@@ -88,17 +88,8 @@ class Decision:
 
     def record(self) -> dict[str, Any]:
         """Return the decision as JSON."""
-        rows = [
-            {
-                "name": condition.name,
-                "harm": condition.harm,
-                "limit": condition.limit,
-                "interval": condition.interval
-                and [end if math.isfinite(end) else None for end in condition.interval],
-            }
-            for condition in self.conditions
-        ]
-        return {"verdict": self.verdict, "reasons": self.reasons, "conditions": rows}
+        record: dict[str, Any] = plain(self)
+        return record
 
 
 def decide(rule: Rule, report: Report) -> Decision:

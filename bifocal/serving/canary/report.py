@@ -243,7 +243,15 @@ class Report:
             "since": self.since,
             "champion": asdict(self.champion),
             "candidate": asdict(self.candidate),
-            "metrics": [metric_json(metric) for metric in self.metrics()],
+            "metrics": [
+                {
+                    "name": metric.name,
+                    "champion": _estimate_json(metric.champion),
+                    "candidate": _estimate_json(metric.candidate),
+                    "comparison": _estimate_json(metric.comparison),
+                }
+                for metric in self.metrics()
+            ],
             "counts_champion": self.counts_champion.to_json(),
             "counts_candidate": self.counts_candidate.to_json(),
             "overlap": np.round(self.overlap, 6).tolist(),
@@ -297,20 +305,12 @@ def overlap_at_10(first: Sequence[str], second: Sequence[str]) -> float:
     return len(one & other) / larger if larger else 1.0
 
 
-def metric_json(metric: Metric) -> dict[str, Any]:
-    """Return a metric as JSON; an interval without an upper end has null there."""
-    return {"name": metric.name} | {
-        name: None
-        if value is None
-        else {
-            "value": _finite(value.value),
-            "interval": None
-            if value.interval is None
-            else [_finite(end) for end in value.interval],
-        }
-        for name in ("champion", "candidate", "comparison")
-        for value in (getattr(metric, name),)
-    }
+def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
+    """Return an estimate as JSON; an interval without an upper end has null there."""
+    if estimate is None:
+        return None
+    interval = estimate.interval and [_finite(end) for end in estimate.interval]
+    return {"value": _finite(estimate.value), "interval": interval}
 
 
 def _sums(counts: Counts, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
