@@ -144,13 +144,9 @@ def check_range(interval: str, **values: float | None) -> None:
     or "(0, inf)"."""
     low, high = (float(end) for end in interval[1:-1].split(","))
     ends = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
-    expected = (
-        f"a number in {interval}"
-        if high < math.inf
-        else f"{low:g} or more"
-        if ends
-        else f"more than {low:g}"
-    )
+    expected = f"a number in {interval}"
+    if high == math.inf:
+        expected = f"{low:g} or more" if ends else f"more than {low:g}"
     for name, value in values.items():
         if not (value is None or low < value < high or value in ends):
             raise ValueError(f"{name} is {value}: expected {expected}")

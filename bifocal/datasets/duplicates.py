@@ -53,12 +53,13 @@ def near_duplicates(
     least this size.
     """
     with ThreadPoolExecutor(usable_decoders()) as pool:
-        left, right = (
-            np.stack(
-                list(pool.map(lambda image_id: _thumbnail(read(image_id, DECODED_SIDE)), image_ids))
+
+        def thumbnails(image_ids: Sequence[str]) -> NDArray[np.float32]:
+            return np.stack(
+                [*pool.map(lambda image_id: _thumbnail(read(image_id, DECODED_SIDE)), image_ids)]
             )
-            for image_ids in (first, second)
-        )
+
+        left, right = thumbnails(first), thumbnails(second)
     pairs = []
     for start in range(0, len(left), BLOCK):
         correlation = left[start : start + BLOCK] @ right.T

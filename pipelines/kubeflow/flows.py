@@ -258,11 +258,7 @@ def stages_of(flow: FlowName, values: Mapping[str, Any]) -> list[Component]:
             f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use "
             "embedding"
         )
-    wanted = (
-        set()
-        if flow in ("monitor", "clean")
-        else names
-        if flow in ("train", "retrain")
-        else {*DATA, *SEARCH}
-    )
+    if flow in ("monitor", "clean"):
+        return []
+    wanted = names if flow in ("train", "retrain") else {*DATA, *SEARCH}
     return [component for component in components if component.name in wanted]

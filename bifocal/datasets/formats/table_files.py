@@ -287,16 +287,11 @@ def _rows(table: CaptionTable, batch: pa.RecordBatch, start: int) -> list[dict[s
     for column, values in columns.items():
         if pa.types.is_temporal(values.type):
             columns[column] = _times(table, column, values, start)
-    return [
-        dict(zip(columns, row, strict=True))
-        for row in zip(
-            *(
-                values.to_pylist() if isinstance(values, pa.Array) else values
-                for values in columns.values()
-            ),
-            strict=True,
-        )
+    lists = [
+        values.to_pylist() if isinstance(values, pa.Array) else values
+        for values in columns.values()
     ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def _times(table: CaptionTable, column: str, values: pa.Array, start: int) -> list[Any]:

@@ -232,13 +232,9 @@ def _position(group: Sequence[SceneObject], random: Generator) -> str:
 
 
 def _joined(phrases: Sequence[str]) -> str:
-    return (
-        phrases[0]
-        if len(phrases) == 1
-        else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
-        if phrases
-        else ""
-    )
+    if len(phrases) < 2:
+        return "".join(phrases)
+    return f"{', '.join(phrases[:-1])} and {phrases[-1]}"
 
 
 def _is(group: Sequence[SceneObject]) -> str:

@@ -80,13 +80,7 @@ class PhraseLocalization:
         ]
         names = [*metrics["union_box"], "phrases"]
         by_category = [
-            (
-                name,
-                *(
-                    f"{values[key]:.1f}" if key != "phrases" else f"{values[key]:,}"
-                    for key in names
-                ),
-            )
+            (name, *(f"{values[key]:.1f}" for key in names[:-1]), f"{values['phrases']:,}")
             for name, values in metrics["categories"].items()
         ]
         tables = [

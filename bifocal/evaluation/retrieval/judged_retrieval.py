@@ -250,7 +250,7 @@ def candidate_rows(
     pairs: JudgedPairs, images: Sequence[str], captions: Sequence[str], name: str
 ) -> tuple[tuple[Answers, Answers], int]:
     """Return the rows of the correct candidates by the row of the query, of image and of caption
-    queries, None for an answer that is no candidate; and the number of these.
+    queries, None for an answer that is not a candidate; and the number of these.
 
     Raises:
         ValueError: a query is not among the images or captions.
@@ -267,18 +267,14 @@ def candidate_rows(
             f"among the ranked ones, such as {', '.join([*absent[0][:2], *absent[1][:2]])}: "
             "evaluate COCO's test split of Karpathy, five captions per image"
         )
-    answers = tuple(
-        {own[query]: [other.get(one) for one in found] for query, found in lists.items()}
-        for lists, own, other in (
-            (pairs.captions, row_of_image, row_of_caption),
-            (pairs.images, row_of_caption, row_of_image),
-        )
-    )
-    missing = {
-        one
-        for lists, other in ((pairs.captions, row_of_caption), (pairs.images, row_of_image))
-        for found in lists.values()
-        for one in found
-        if one not in other
+    of_images = {
+        row_of_image[image]: [row_of_caption.get(caption) for caption in found]
+        for image, found in pairs.captions.items()
     }
-    return (answers[0], answers[1]), len(missing)
+    of_captions = {
+        row_of_caption[caption]: [row_of_image.get(image) for image in found]
+        for caption, found in pairs.images.items()
+    }
+    missing = set[str]().union(*pairs.captions.values()) - row_of_caption.keys()
+    missing |= set[str]().union(*pairs.images.values()) - row_of_image.keys()
+    return (of_images, of_captions), len(missing)
