@@ -1,29 +1,11 @@
 """GroundingLoss against a loop over its equations."""
 
-import math
-
 import pytest
 import torch
 
 from bifocal.losses import GroundingLoss
 from bifocal.scores import Scores
-
-Matrix = list[list[float]]
-
-
-def eq_7_to_10(scores: Matrix, matches: list[list[bool]], sharpness: float) -> float:
-    """Negative log posteriors of one kind of scores: captions given the image, images given the
-    caption."""
-    f = [[math.exp(sharpness * score) for score in row] for row in scores]
-    total, pairs = 0.0, 0
-    for n, row in enumerate(f):
-        for m, match in enumerate(row):
-            if matches[n][m]:
-                pairs += 1
-                captions = sum(row[k] for k in range(len(row)) if not matches[n][k])
-                images = sum(f[k][m] for k in range(len(f)) if not matches[k][m])
-                total -= math.log(match / (match + captions)) + math.log(match / (match + images))
-    return total / pairs
+from tests.bifocal.losses.pairs import negative_log_posteriors
 
 
 @pytest.mark.parametrize("captions_per_image", [1, 2])
@@ -35,7 +17,9 @@ def test_grounding_is_eq_7_to_10(images: int, captions_per_image: int) -> None:
     loss = GroundingLoss(sharpness=7.0)(
         Scores(words, word_scores=words, sentence_scores=sentences), matches
     )
-    expected = sum(eq_7_to_10(part.tolist(), matches.tolist(), 7.0) for part in (words, sentences))
+    expected = sum(
+        negative_log_posteriors(part.tolist(), matches.tolist(), 7.0) for part in (words, sentences)
+    )
     assert loss.item() == pytest.approx(expected)
 
 

@@ -257,11 +257,6 @@ def test_grounding_model_and_loss_equal_equations_1_to_10(images: int, captions_
     assert GroundingLoss(sharpness=10.0)(scores, batch.matches).item() == pytest.approx(loss)
 
 
-def test_scores_are_independent_of_padding() -> None:
-    model = new_model()
-    torch.testing.assert_close(model(new_batch(3, 2)).cross, model(new_batch(3, 2, pad=4)).cross)
-
-
 def test_scores_are_independent_of_memory() -> None:
     batch = new_batch(3, 2)
     torch.testing.assert_close(new_model()(batch).cross, new_model(memory=0)(batch).cross)

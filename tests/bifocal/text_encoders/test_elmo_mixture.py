@@ -70,15 +70,6 @@ def test_encode_words_mixes_layers_of_each_word_and_masks_padding(
             )
 
 
-def test_embeddings_are_independent_of_padding(encoder: ElmoMixtureEncoder) -> None:
-    values = torch.randn(2, LAYERS, 4, DIM, dtype=torch.float64)
-    noisy = values.clone()
-    for sentence, length in enumerate(LENGTHS.tolist()):
-        noisy[sentence, :, length:] = torch.randn(LAYERS, 4 - length, DIM)
-    assert torch.equal(encoder(values, LENGTHS), encoder(noisy, LENGTHS))
-    assert torch.equal(encoder.encode_words(values, LENGTHS), encoder.encode_words(noisy, LENGTHS))
-
-
 def test_elmo_mixture_rejects_input_without_layers(encoder: ElmoMixtureEncoder) -> None:
     with pytest.raises(ValueError, match="needs contextual vectors"):
         encoder(torch.zeros(2, 4, DIM), LENGTHS)

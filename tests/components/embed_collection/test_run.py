@@ -1,9 +1,8 @@
-"""The stage embed_collection with the graphs of the demo: updates, shards, kills, refusals."""
+"""The stage embed_collection with the graphs of the demo: updates, shards, refusals."""
 
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.heatmaps import HeatmapModel, image_vectors
 from bifocal.onnx.images import open_image
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.trained_model import encode_file
 from components.cluster.steps import MERGE_COLLECTION as MERGE
 from runtime import artifacts
@@ -159,32 +157,6 @@ def test_merged_shards_equal_the_unsharded_collection(
     assert other.regions(SCENES - 1) is not None
     linked = [path for part in parts for path in sorted((part / "vectors").iterdir())]
     assert linked[-1].samefile(max((tmp_path / "merged" / "vectors").iterdir()))
-
-
-def test_a_killed_run_resumes_after_its_last_complete_shard(
-    inputs: dict[str, Path], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    encode = ImageVectors.read_pixels
-
-    def die_late(self: ImageVectors, pixels: list[Any]) -> Any:
-        calls.append(len(pixels))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return encode(self, pixels)
-
-    monkeypatch.setattr(ImageVectors, "read_pixels", die_late)
-    with pytest.raises(KeyboardInterrupt):
-        embed(inputs, tmp_path / "collection", batch_size=4)
-    metrics = embed(inputs, tmp_path / "collection", batch_size=4)
-    assert calls == [4, 4, 3, 3]
-    assert metrics["embedded"] == 3
-    files = sorted(path.relative_to(whole) for path in whole.rglob("*.npy"))
-    embed(inputs, tmp_path / "uninterrupted", batch_size=4)
-    for name in files:
-        assert (tmp_path / "collection" / name).read_bytes() == (
-            tmp_path / "uninterrupted" / name
-        ).read_bytes()
 
 
 def test_a_late_interaction_model_is_refused(inputs: dict[str, Path], tmp_path: Path) -> None:

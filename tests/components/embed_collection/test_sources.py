@@ -3,7 +3,6 @@
 import io
 import json
 import tarfile
-import zipfile
 from pathlib import Path
 
 import boto3
@@ -92,32 +91,6 @@ def test_tar_shards_are_unpacked_and_their_texts_kept(
     np.testing.assert_array_equal(collection.vectors[:], Collection.open(whole).vectors[:])
     assert open_image(Path(str(collection.image(0)))).size == (64, 64)
     assert not list((tmp_path / "collection").rglob("images/**/*.json"))
-
-
-def test_a_zip_file_is_unpacked(
-    inputs: dict[str, Path], whole: Path, photos: Path, tmp_path: Path
-) -> None:
-    images = sorted(photos.iterdir())
-    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
-        for image in images:
-            archive.write(image, f"album/{image.name}")
-        archive.writestr(
-            "captions.csv", f"image,caption,place\nalbum/{images[2].name},a drawn scene,Oslo\n"
-        )
-        archive.writestr("../outside.png", images[0].read_bytes())
-        archive.writestr("album/broken.png", b"no image")
-    embed(inputs, tmp_path / "collection", source=str(tmp_path / "photos.zip"))
-    collection = Collection.open(tmp_path / "collection")
-    assert collection.ids == [f"album/{image.name}" for image in images]
-    np.testing.assert_array_equal(collection.vectors[:], Collection.open(whole).vectors[:])
-    assert [collection.captions(row) for row in (1, 2)] == [[], ["a drawn scene"]]
-    assert collection.items.column("meta.place").to_pylist()[1:3] == [None, "Oslo"]
-    assert open_image(Path(str(collection.image(0)))).size == (64, 64)
-    assert {row["image"] for row in rejected(tmp_path / "collection")} == {
-        "photos.zip: ../outside.png",
-        "album/broken.png",
-    }
-    assert not list(tmp_path.rglob("outside.png"))
 
 
 def test_images_at_an_address_are_embedded(

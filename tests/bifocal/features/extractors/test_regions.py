@@ -115,14 +115,6 @@ def test_regions_below_min_score_are_dropped_down_to_min_regions() -> None:
         assert len(regions.features) == expected
 
 
-@torch.inference_mode()
-def test_regions_do_not_depend_on_the_batch() -> None:
-    extractor = detector()
-    pixels = [extractor.preprocess(image) for image in random_images()[2:] * 2]
-    one, two = extractor.extract(pixels)
-    torch.testing.assert_close(one.features, two.features)
-
-
 def test_regions_of_another_detector_are_an_error() -> None:
     with pytest.raises(ValueError, match="torchvision has no detector 'retinanet_resnet51_fpn'"):
         Regions("retinanet_resnet51_fpn")

@@ -81,14 +81,6 @@ def test_precomputed_features_in_wrong_files_are_an_error(tmp_path: Path) -> Non
         PrecomputedFeatures().open(dataset)
 
 
-def test_image_id_without_a_row_is_an_error(tmp_path: Path) -> None:
-    publish(tmp_path / "published", 1)
-    dataset = prepare(tmp_path / "published", tmp_path / "dataset")
-    np.save(tmp_path / "published" / "test_ims.npy", np.ones((1, 3, 5), np.float32))
-    with pytest.raises(ValueError, match=r"image 'test-000001-1001' names no row of the 1"):
-        list(PrecomputedFeatures().open(dataset).read(["test-000001-1001"]))
-
-
 def test_precomputed_row_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
     publish(tmp_path / "published", 1)
     dataset = prepare(tmp_path / "published", tmp_path / "dataset")
