@@ -63,3 +63,20 @@ def photo_with(*segments: bytes) -> bytes:
 
 def drawing_with(*chunks: bytes, after: bytes = b"") -> bytes:
     return DRAWING[:33] + b"".join(chunks) + DRAWING[33:-12] + after + DRAWING[-12:]
+
+
+def png_of(
+    width: int,
+    height: int,
+    data: bytes = b"",
+    *,
+    depth: int = 8,
+    color: int = 0,
+    interlaced: int = 0,
+    frames: int = 0,
+) -> bytes:
+    """Return a PNG whose header states a size that its data may not have."""
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced)
+    animation = chunk(b"acTL", struct.pack(">II", frames, 0)) if frames else b""
+    pixels = chunk(b"IDAT", zlib.compress(data))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + animation + pixels + chunk(b"IEND", b"")

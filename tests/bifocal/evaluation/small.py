@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.corpora import Scenes
+from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Subject
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.boxes import cell_boxes
@@ -15,6 +14,7 @@ from bifocal.models import build_model, load_model, save_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
+from tests.bifocal.datasets.small import write_scenes
 
 SIDE, DIM, WORDS = 3, 12, 8
 INPUTS = ("dataset", "features", "text", "embedding")
@@ -22,15 +22,7 @@ INPUTS = ("dataset", "features", "text", "embedding")
 
 def write_inputs(folders: Mapping[str, Path]) -> None:
     """Write the data into the existing folders named in ``INPUTS``."""
-    corpus = Scenes(train=2, val=1, test=9, size=64).read(folders["dataset"] / "images")
-    write_dataset(
-        folders["dataset"],
-        "Scenes",
-        corpus,
-        copy_images=True,
-        max_pixels=10**6,
-        max_rejected_fraction=0.0,
-    )
+    write_scenes(folders["dataset"], 2, 1, 9)
     dataset = read_dataset(folders["dataset"])
     random = np.random.default_rng(0)
     with FeatureWriter(folders["features"], regions=SIDE**2, dim=DIM, metadata={}) as writer:

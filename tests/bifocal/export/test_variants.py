@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.corpora import Scenes
+from bifocal.datasets import read_dataset
 from bifocal.export import variants
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.text import Vocabulary, tokenize
+from tests.bifocal.datasets.small import write_scenes
 from tests.margins import beyond_chance
 
 DIM = 48
@@ -50,15 +50,7 @@ def exported(tmp_path: Path) -> dict[str, Path]:
     paths = {name: tmp_path / name for name in ("dataset", "features", "onnx")}
     for path in paths.values():
         path.mkdir()
-    corpus = Scenes(train=4, val=24, test=4, size=64).read(paths["dataset"] / "images")
-    write_dataset(
-        paths["dataset"],
-        "Scenes",
-        corpus,
-        copy_images=True,
-        max_pixels=10_000,
-        max_rejected_fraction=0.0,
-    )
+    write_scenes(paths["dataset"], 4, 24, 4)
     captions = read_dataset(paths["dataset"]).captions
     words = sorted({word for text in captions["text"] for word in tokenize(text)})
     table = np.random.default_rng(0).normal(size=(2 + len(words), DIM))

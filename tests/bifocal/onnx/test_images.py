@@ -4,7 +4,6 @@ are decoded."""
 import hashlib
 import struct
 import time
-import zlib
 from io import BytesIO
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from bifocal.onnx.images import (
     open_image,
 )
 from tests.bifocal.color_profiles import SRGB, swapped_profile
+from tests.bifocal.image_files import png_of, segment
 
 LIMIT = 50_000_000
 WIDTH, HEIGHT = 24, 16
@@ -80,7 +80,7 @@ def test_16_bit_gray_is_scaled_to_8_bits(tmp_path, name):
 def test_16_bit_color_is_read(tmp_path):
     rows = b"".join(b"\0" + struct.pack(">3H", 65535, 32768, 0) * WIDTH for _ in range(HEIGHT))
     path = tmp_path / "color16.png"
-    path.write_bytes(png(WIDTH, HEIGHT, depth=16, color=2, data=rows))
+    path.write_bytes(png_of(WIDTH, HEIGHT, depth=16, color=2, data=rows))
     assert np.unique(np.asarray(open_image(path)).reshape(-1, 3), axis=0).tolist() == [
         [255, 128, 0]
     ]
@@ -120,24 +120,6 @@ def test_transparent_pixels_are_white(tmp_path):
     assert open_image(path).getpixel((0, 0)) == (255, 255, 255)
 
 
-def png(width: int, height: int, *, depth: int = 8, color: int = 0, data: bytes = b"") -> bytes:
-    def chunk(tag: bytes, content: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(content))
-            + tag
-            + content
-            + struct.pack(">I", zlib.crc32(tag + content))
-        )
-
-    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(data))
-        + chunk(b"IEND", b"")
-    )
-
-
 def jpeg(path: Path) -> bytes:
     noise = np.random.default_rng(0).integers(0, 256, size=(64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path)
@@ -155,14 +137,14 @@ def jpeg(path: Path) -> bytes:
         ),
         (lambda path: jpeg(path)[:-1000], "truncated"),
         (lambda path: jpeg(path)[:200], "cannot be decoded"),
-        (lambda path: png(WIDTH, HEIGHT, data=b"\0" * 20), "cannot be decoded"),
+        (lambda path: png_of(WIDTH, HEIGHT, data=b"\0" * 20), "cannot be decoded"),
         (
-            lambda path: png(WIDTH, HEIGHT)[:20],
+            lambda path: png_of(WIDTH, HEIGHT)[:20],
             "cannot be decoded|not an image in a supported format",
         ),
-        (lambda path: png(30_000, 30_000, depth=1, data=b"\0" * 10), "pixels"),
+        (lambda path: png_of(30_000, 30_000, depth=1, data=b"\0" * 10), "pixels"),
         (
-            lambda path: png(10_000, 8_000, depth=1, data=b"\0" * 10),
+            lambda path: png_of(10_000, 8_000, depth=1, data=b"\0" * 10),
             "10000 x 8000 pixels, more than max_pixels",
         ),
     ],
@@ -192,7 +174,7 @@ def test_large_image_is_rejected_by_its_header(tmp_path):
     # 900 MB.
     path = tmp_path / "bomb.png"
     row = b"\0" * (1 + 30_000 // 8)
-    path.write_bytes(png(30_000, 30_000, depth=1, data=row * 30_000))
+    path.write_bytes(png_of(30_000, 30_000, depth=1, data=row * 30_000))
     start = time.process_time()
     with pytest.raises(ValueError, match="pixels"):
         inspect_image(path, LIMIT)
@@ -255,22 +237,6 @@ def test_a_heic_photograph_names_the_extra_that_is_missing(
         open_image(path)
 
 
-WIDTH, HEIGHT = 24, 16
-
-
-def png_of(
-    width: int, height: int, data: bytes, *, color: int = 0, interlaced: int = 0, frames: int = 0
-) -> bytes:
-    header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, interlaced)
-    animation = [(b"acTL", struct.pack(">II", frames, 0))] if frames else []
-    chunks = [(b"IHDR", header), *animation, (b"IDAT", zlib.compress(data)), (b"IEND", b"")]
-    parts = [
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
 def jpeg_of(scans: int, *, comment: bytes = b"") -> bytes:
     """A progressive JPEG whose last scan is repeated, up to a number of scans."""
     buffer = BytesIO()
@@ -279,8 +245,12 @@ def jpeg_of(scans: int, *, comment: bytes = b"") -> bytes:
     starts = [
         position for position in range(len(file)) if file[position : position + 2] == b"\xff\xda"
     ]
-    segment = b"\xff\xfe" + struct.pack(">H", 2 + len(comment)) + comment
-    return file[:-2] + segment + (scans - len(starts)) * file[starts[-1] : -2] + file[-2:]
+    return (
+        file[:-2]
+        + segment(0xFE, comment)
+        + (scans - len(starts)) * file[starts[-1] : -2]
+        + file[-2:]
+    )
 
 
 def test_scans_of_a_jpeg_are_limited_and_a_comment_hides_none() -> None:
@@ -345,7 +315,7 @@ def test_another_file_has_an_error_of_its_own() -> None:
 
 
 def test_limit_of_the_own_disk_is_raised_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    header = png(20_000, 15_000, depth=1, data=bytes(20_000 * 15_000 // 8))
+    header = png_of(20_000, 15_000, depth=1, data=bytes(20_000 * 15_000 // 8))
     for value, expected in (("1000", 250_000_000), ("400000000", 400_000_000), ("0", 65_535**2)):
         monkeypatch.setenv("BIFOCAL_MAX_PIXELS", value)
         assert max_pixels() == expected

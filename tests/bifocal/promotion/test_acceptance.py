@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from bifocal.datasets import Dataset, read_dataset, write_dataset
+from bifocal.datasets import Dataset, read_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore, FeatureWriter
@@ -21,6 +21,7 @@ from bifocal.promotion.checks import gain_check, limit_check
 from bifocal.promotion.comparison import RETRIEVAL
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look, image_sketch
+from tests.bifocal.datasets.small import write_copies
 from tests.bifocal.promotion.tiny_models import (
     CRITERIA,
     colors,
@@ -314,14 +315,7 @@ def test_near_duplicates_of_training_images_are_left_out_up_to_a_share(tmp_path:
     captions = [CaptionEntry(number, name, f"word{number}") for number, name in enumerate(files)]
     (tmp_path / "dataset").mkdir()
     corpus = Corpus(tmp_path / "source", images, captions)
-    write_dataset(
-        tmp_path / "dataset",
-        "",
-        corpus,
-        copy_images=True,
-        max_pixels=10**6,
-        max_rejected_fraction=0.0,
-    )
+    write_copies(tmp_path / "dataset", corpus)
     dataset = read_dataset(tmp_path / "dataset")
     model = tiny_model(tmp_path / "model", dataset, 0.0)
     options: dict[str, Any] = {"min_images": 2, "floors": {}}

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from bifocal.datasets import Corpus, Dataset, read_dataset, write_dataset
+from bifocal.datasets import Corpus, Dataset, read_dataset
 from bifocal.datasets.base import CaptionEntry, ImageEntry
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES, training_hashes
 from bifocal.promotion.acceptance import Assessment, Criteria, assess
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from bifocal.text import Vocabulary
+from tests.bifocal.datasets.small import write_copies
 
 TRAIN, CAPTIONS, SIDE = 4, 2, 6
 OPSET = [helper.make_opsetid("", 18)]
@@ -69,9 +70,7 @@ def write_colors(folder: Path, test: int, copied: Sequence[int] = ()) -> Dataset
             for n in range(CAPTIONS)
         ]
     corpus = Corpus(source, images, captions)
-    write_dataset(
-        folder, "Colors", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0
-    )
+    write_copies(folder, corpus)
     return read_dataset(folder)
 
 

@@ -14,23 +14,9 @@ from hypothesis import strategies as st
 from bifocal.onnx.text.captions import tokenize
 from bifocal.search import keywords
 from bifocal.search.keywords import Keywords, fuse, has_texts, terms
+from tests.bifocal.search.captioned import ITEMS
 
 CAPTIONS = pa.field("captions", pa.list_(pa.string()))
-CITIES = ["Rome", "Oslo", None, "Oslo harbor", "Rome"]
-ITEMS = pa.table(
-    {
-        "item_id": list("abcde"),
-        "captions": [
-            ["A dog"],
-            ["A dog runs.", "A dog jumps"],
-            [],
-            ["Ships in a harbor"],
-            ["A cat"],
-        ],
-        "meta.city": CITIES,
-        "meta.year": [1, 2, 3, 4, 5],
-    }
-)
 
 
 def test_keywords_rank_by_words_of_captions_and_texts() -> None:

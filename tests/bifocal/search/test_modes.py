@@ -12,22 +12,7 @@ from numpy.typing import NDArray
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.keywords import fuse
-
-CITIES = ["Rome", "Oslo", None, "Oslo harbor", "Rome"]
-ITEMS = pa.table(
-    {
-        "item_id": list("abcde"),
-        "captions": [
-            ["A dog"],
-            ["A dog runs.", "A dog jumps"],
-            [],
-            ["Ships in a harbor"],
-            ["A cat"],
-        ],
-        "meta.city": CITIES,
-        "meta.year": [1, 2, 3, 4, 5],
-    }
-)
+from tests.bifocal.search.captioned import ITEMS
 
 
 class Fixed:

@@ -1,8 +1,6 @@
 """fit on a small collection with real stores."""
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -191,36 +189,6 @@ def test_learned_temperature_is_trained_reported_and_resumed_bit_for_bit(
     trained = losses[0].loss
     assert isinstance(trained, InfoNCELoss)
     assert temperatures[-1] == trained.learned_values()["temperature"]
-
-
-@pytest.mark.parametrize("step", [1, 4, 5, 15])
-def test_sigterm_saves_the_state_and_the_next_run_resumes(
-    train: Any, tmp_path: Path, kill_at: Interrupt, step: int
-) -> None:
-    steps: list[int] = []
-
-    def tick() -> None:
-        steps.append(len(steps) + 1)
-        if steps[-1] == step:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    handler = signal.getsignal(signal.SIGTERM)
-    expected, history = train(tmp_path / "whole", Interrupted(lambda: None, TripletLoss()))
-    with pytest.raises(SystemExit) as end:
-        train(
-            tmp_path / "terminated",
-            Interrupted(tick, TripletLoss()),
-            checkpoint_every_seconds=1000.0,
-        )
-    assert end.value.code == 143
-    assert steps[-1] == step
-    assert signal.getsignal(signal.SIGTERM) is handler
-    resumed, again = train(
-        tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_seconds=1000.0
-    )
-    assert len(steps) == 15  # no step is lost or repeated
-    assert again == history
-    assert equal_weights(expected, resumed)
 
 
 def test_resumed_epoch_keeps_its_batches(

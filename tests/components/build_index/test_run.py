@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.corpora import Scenes
+from bifocal.datasets import read_dataset
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.files import model_hash
 from bifocal.search import Search, SearchIndex
@@ -16,6 +15,7 @@ from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from components.build_index.run import run
 from components.build_index.spec import BuildIndexParams
+from tests.bifocal.datasets.small import write_scenes
 
 ONNX = Path(__file__).parents[3] / "pipelines" / "app" / "demo_model" / "onnx"
 PARAMS = BuildIndexParams(
@@ -29,15 +29,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = {name: folder / name for name in ("dataset", "embedding", "collection")}
     for path in paths.values():
         path.mkdir()
-    corpus = Scenes(train=2, val=48, test=2, size=64).read(paths["dataset"] / "images")
-    write_dataset(
-        paths["dataset"],
-        "Scenes",
-        corpus,
-        copy_images=True,
-        max_pixels=10_000,
-        max_rejected_fraction=0.0,
-    )
+    write_scenes(paths["dataset"], 2, 48, 2)
     dataset, embedder = read_dataset(paths["dataset"]), Embedder(ONNX)
     captions = dataset.captions.groupby("image_id")["text"].agg(list)
     description = Description(

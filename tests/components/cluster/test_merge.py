@@ -14,8 +14,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.datasets import write_dataset
-from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureStore
 from bifocal.features.readers import image_arrays
 from components.__main__ import main
@@ -24,6 +22,7 @@ from components.extract_features.spec import COMPONENT as EXTRACT
 from runtime import artifacts, shards
 from runtime.parameters import load, validate
 from runtime.stage import Job, run_stage
+from tests.bifocal.datasets.small import write_scenes
 
 ROOT = Path(__file__).parents[3]
 DEFAULTS = load(ROOT / "params.yaml")
@@ -60,10 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ``whole``."""
     folder = tmp_path_factory.mktemp("artifacts")
     partial = artifacts.open_partial(folder / "dataset", {})
-    corpus = Scenes(train=9, val=4, test=4, size=64).read(partial / "images")
-    write_dataset(
-        partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
-    )
+    corpus = write_scenes(partial, 9, 4, 4)
     artifacts.commit(partial, folder / "dataset", {})
     (folder / "arrays").mkdir()
     random = np.random.default_rng(0)

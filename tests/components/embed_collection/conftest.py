@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from bifocal.datasets import read_dataset, write_dataset
+from bifocal.datasets import read_dataset
 from bifocal.datasets.corpora import Scenes
 from components.embed_collection.spec import COMPONENT
 from runtime import artifacts
 from runtime.parameters import load, validate
 from runtime.s3.remote_files import download_user_files
 from runtime.stage import Job, run_stage
+from tests.bifocal.datasets.small import write_copies
 
 ROOT = Path(__file__).parents[3]
 DEFAULTS = load(ROOT / "params.yaml")
@@ -42,9 +43,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     corpus = Scenes(train=5, val=3, test=3, size=64).read(partial / "images")
     years = {image.image_id: {"year": 2000 + number} for number, image in enumerate(corpus.images)}
     corpus = replace(corpus, metadata=years)
-    write_dataset(
-        partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
-    )
+    write_copies(partial, corpus)
     artifacts.commit(partial, folder / "dataset", {})
     for name in ("features", "onnx"):
         partial = artifacts.open_partial(folder / name, {})

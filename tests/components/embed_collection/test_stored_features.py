@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bifocal.datasets import read_dataset, write_dataset
+from bifocal.datasets import read_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
 from bifocal.onnx.encoders import Embedder
@@ -19,6 +19,7 @@ from components.embed_collection.run import run
 from components.embed_collection.spec import COMPONENT
 from runtime import artifacts
 from runtime.parameters import load, validate
+from tests.bifocal.datasets.small import write_copies
 
 ROOT = Path(__file__).parents[3]
 GRAPHS = ROOT / "pipelines" / "app" / "demo_model" / "onnx"
@@ -31,9 +32,7 @@ def embed(tmp_path: Path) -> Embed:
     ``scale``."""
     corpus = Scenes(train=2, val=2, test=2, size=64).read(tmp_path / "images")
     partial = artifacts.open_partial(tmp_path / "dataset", {})
-    write_dataset(
-        partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
-    )
+    write_copies(partial, corpus)
     artifacts.commit(partial, tmp_path / "dataset", {})
     dataset, embedder = read_dataset(tmp_path / "dataset"), Embedder(GRAPHS)
 

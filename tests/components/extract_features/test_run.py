@@ -10,8 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.corpora import Scenes
+from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, open_features
 from bifocal.features.base import ImageRegions
 from bifocal.features.extraction import write_features
@@ -19,16 +18,14 @@ from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
 from bifocal.training.weights import base as trained_weights
 from components.extract_features import run as stage
+from tests.bifocal.datasets.small import write_scenes
 from tests.components.extract_features.section import GRID, MODEL, PIXELS, validated
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dataset")
-    corpus = Scenes(train=16, val=4, test=4, size=64).read(folder / "images")
-    write_dataset(
-        folder, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
-    )
+    write_scenes(folder, 16, 4, 4)
     return folder
 
 

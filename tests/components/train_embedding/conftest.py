@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.corpora import Scenes
+from bifocal.datasets import read_dataset
 from bifocal.sorters import ExactRankSorter, save_sorter
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import write_text
+from tests.bifocal.datasets.small import write_scenes
 
 Scened = Callable[[int, int], dict[str, Path]]
 
@@ -25,15 +25,7 @@ def scened(tmp_path_factory: pytest.TempPathFactory) -> Scened:
         for path in paths.values():
             path.mkdir()
         save_sorter(paths["sorter"], ExactRankSorter(), {})
-        corpus = Scenes(train=train, val=val, test=4, size=64).read(paths["dataset"] / "images")
-        write_dataset(
-            paths["dataset"],
-            "Scenes",
-            corpus,
-            copy_images=True,
-            max_pixels=10_000,
-            max_rejected_fraction=0.0,
-        )
+        write_scenes(paths["dataset"], train, val, 4)
         captions = read_dataset(paths["dataset"]).captions
         vectorizer = TFIDF(min_count=1)
         vectorizer.fit(list(captions["text"]), seed=0)

@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from bifocal.datasets import write_dataset
-from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
 from bifocal.ranking_heads.model import load_head
 from bifocal.sorters import PositionwiseLSTMSorter, save_sorter
@@ -21,6 +19,7 @@ from components.train_ranking_head.spec import COMPONENT, TrainRankingHeadParams
 from runtime import parameters
 from runtime.artifacts import hash_files
 from runtime.parameters import ParameterError
+from tests.bifocal.datasets.small import write_scenes
 
 ROOT = Path(__file__).parents[3]
 
@@ -80,15 +79,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = {name: folder / name for name in ("dataset", "features", "sorter")}
     for path in paths.values():
         path.mkdir()
-    corpus = Scenes(train=60, val=30, test=30, size=64).read(paths["dataset"] / "images")
-    write_dataset(
-        paths["dataset"],
-        "Scenes",
-        corpus,
-        copy_images=True,
-        max_pixels=10_000,
-        max_rejected_fraction=0.0,
-    )
+    corpus = write_scenes(paths["dataset"], 60, 30, 30)
     random = np.random.default_rng(0)
     shapes: dict[str, list[float]] = {}
     for label in corpus.labels:

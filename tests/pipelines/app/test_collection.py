@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.corpora import Scenes
+from bifocal.datasets import read_dataset
 from bifocal.evaluation import Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.retrieval.ranked_split import rank_split
@@ -26,6 +25,7 @@ from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.members import training_bank
+from tests.bifocal.datasets.small import write_scenes
 
 
 @pytest.fixture
@@ -37,10 +37,7 @@ def subject(tmp_path: Path) -> Subject:
     for folder in folders:
         folder.mkdir(parents=True)
     dataset, features, text, embedding = folders
-    corpus = Scenes(train=30, val=30, test=0, size=64).read(dataset / "images")
-    write_dataset(
-        dataset, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
-    )
+    write_scenes(dataset, 30, 30, 0)
     tables = read_dataset(dataset)
     random = np.random.default_rng(0)
     with FeatureWriter(features, regions=1, dim=16, metadata={}, images_per_file=64) as writer:

@@ -1,8 +1,5 @@
 """``python -m pipelines promote`` with tiny ONNX models in a registry with a real sqlite store."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import mlflow
@@ -13,7 +10,6 @@ from bifocal.datasets import Dataset
 from pipelines.__main__ import main
 from runtime.mlflow import roll_back
 from tests.components.cluster.versions import POLICY, decide, decisions, number_of, register
-from tests.pipelines.compiled import ROOT
 
 
 @pytest.mark.slow
@@ -76,19 +72,3 @@ def test_promote_and_rollback_explain_an_invalid_server_address(
             match="MLFLOW_TRACKING_URI is localhost:5000, which is not an address of MLflow",
         ):
             CliRunner().invoke(main, ["promote", *options], catch_exceptions=False)
-
-
-def test_promote_prints_no_credentials_of_the_server() -> None:
-    environment = {
-        **os.environ,
-        "MLFLOW_TRACKING_URI": "http://bifocal:S3cret@127.0.0.1:9",
-        "PYTHONPATH": str(ROOT),
-    }
-    environment["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-    command = [sys.executable, "-m", "pipelines", "promote"]
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "MLflow at http://***@127.0.0.1:9" in done.stderr
-    assert "S3cret" not in done.stdout + done.stderr

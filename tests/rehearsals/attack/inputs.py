@@ -6,7 +6,6 @@ import random
 import socket
 import struct
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
+from tests.bifocal.image_files import png_of
 from tests.bifocal.serving.server import JSON, Server
 from tests.rehearsals.attack.loop import loop_attacks
 from tests.rehearsals.attack.protocol import (
@@ -104,26 +104,6 @@ def send_nested(server: Server) -> Statuses:
     )
 
 
-def png(width: int, height: int, data: bytes = b"\0" * 12) -> bytes:
-    """A PNG whose header states a size that its data do not have."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(content))
-            + kind
-            + content
-            + struct.pack(">I", zlib.crc32(kind + content))
-        )
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(data))
-        + chunk(b"IEND", b"")
-    )
-
-
 def upload(content: bytes, kind: str = "image/png") -> tuple[str, str, bytes, dict[str, str]]:
     return "POST", UPLOAD, content, {"content-type": kind}
 
@@ -136,7 +116,7 @@ def send_headers_of_images(server: Server) -> Statuses:
         (65_536, 65_536),
         (2**31 - 1, 2**31 - 1),
     )
-    return send_all(server, (upload(png(*size)) for size in sizes for _ in range(8)))
+    return send_all(server, (upload(png_of(*size, bytes(12))) for size in sizes for _ in range(8)))
 
 
 @cache

@@ -4,17 +4,14 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from bifocal.datasets import Dataset, read_dataset, write_dataset
-from bifocal.datasets.corpora import Scenes
+from bifocal.datasets import Dataset, read_dataset
+from tests.bifocal.datasets.small import write_scenes
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("scenes")
-    corpus = Scenes(train=12, val=1, test=20, size=64).read(folder / "images")
-    write_dataset(
-        folder, "Scenes", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0
-    )
+    write_scenes(folder, 12, 1, 20)
     return read_dataset(folder)
 
 

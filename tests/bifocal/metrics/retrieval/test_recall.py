@@ -22,8 +22,8 @@ from bifocal.metrics import (
     score_ranks,
     summarize,
 )
-from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
 from bifocal.metrics.retrieval.ranks import LEAST
+from tests.bifocal.metrics.retrieval.worked import IMAGE_OF_CAPTION, SCORES, blocks
 
 
 def collection(
@@ -170,23 +170,6 @@ def test_invalid_input_is_rejected() -> None:
         ranks(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]]))
     with pytest.raises(ValueError, match="K of at least 1"):
         ranks(torch.zeros(2, 2), right).recall(0)
-
-
-SCORES = torch.tensor(
-    [
-        [0.9, 0.1, 0.3, 0.2, 0.0, 0.1, 0.0, 0.2, 0.1, 0.0],
-        [0.1, 0.2, 0.4, 0.3, 0.6, 0.1, 0.0, 0.0, 0.1, 0.2],
-        [0.2, 0.0, 0.1, 0.8, 0.5, 0.6, 0.3, 0.1, 0.0, 0.7],
-        [0.3, 0.2, 0.1, 0.0, 0.4, 0.2, 0.1, 0.3, 0.2, 0.1],
-        [0.0, 0.4, 0.2, 0.1, 0.3, 0.7, 0.6, 0.2, 0.5, 0.5],
-    ]
-)
-"""Image i has captions 2i and 2i + 1."""
-IMAGE_OF_CAPTION = torch.arange(5).repeat_interleave(2)
-
-
-def blocks(scores: Tensor) -> BlockScores:
-    return lambda rows, columns: scores[rows][:, columns]
 
 
 def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
