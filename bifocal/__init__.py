@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from bifocal.search.trained_model import TrainedModel, load
     from bifocal.version import __version__
 else:
-    _MODULES = {
-        "TrainedModel": "search.trained_model",
-        "load": "search.trained_model",
-        "__version__": "version",
-    }
     __getattr__ = lazy_attributes(
-        __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+        __name__,
+        {
+            "TrainedModel": "search.trained_model",
+            "load": "search.trained_model",
+            "__version__": "version",
+        },
     )
 
 

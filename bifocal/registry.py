@@ -196,18 +196,18 @@ def _build_nested(package: str, value: Any, available: Mapping[str, Any]) -> Any
 
 
 def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` (PEP 562) of a package that imports heavy attributes from
-    ``modules`` at first use.
+    """Return the ``__getattr__`` (PEP 562) of a package that imports heavy attributes at first use
+    from ``modules`` of ``bifocal``.
 
     Example:
-        >>> lazy_attributes("bifocal.registry", {"sqrt": "math"})("sqrt")(9)
-        3.0
+        >>> lazy_attributes("bifocal.registry", {"printable": "progress"})("printable")("a")
+        'a'
     """
 
     def __getattr__(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(modules[name]), name)
+        value = getattr(import_module(f"bifocal.{modules[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from bifocal.onnx.images import open_image
 else:
     # No string names a module completely: a stage would depend on it.
-    _MODULES = {
-        "Corpus": "datasets.base",
-        "Dataset": "datasets.dataset",
-        "open_image": "onnx.images",
-        "read_dataset": "datasets.dataset",
-        "write_dataset": "datasets.writer",
-    }
     __getattr__ = lazy_attributes(
-        __name__, {name: f"bifocal.{module}" for name, module in _MODULES.items()}
+        __name__,
+        {
+            "Corpus": "datasets.base",
+            "Dataset": "datasets.dataset",
+            "open_image": "onnx.images",
+            "read_dataset": "datasets.dataset",
+            "write_dataset": "datasets.writer",
+        },
     )

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from bifocal.search.search import Search
     from bifocal.search.torch_search import GroundingSearch, Heatmaps, TorchEmbedder
 else:
-    _MODULES = {
-        "GroundingSearch": "torch_search",
-        "Heatmaps": "torch_search",
-        "Results": "query",
-        "Search": "search",
-        "SearchHit": "query",
-        "SearchIndex": "index.index",
-        "TorchEmbedder": "torch_search",
-    }
     __getattr__ = lazy_attributes(
-        __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+        __name__,
+        {
+            "GroundingSearch": "search.torch_search",
+            "Heatmaps": "search.torch_search",
+            "Results": "search.query",
+            "Search": "search.search",
+            "SearchHit": "search.query",
+            "SearchIndex": "search.index.index",
+            "TorchEmbedder": "search.torch_search",
+        },
     )

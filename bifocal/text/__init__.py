@@ -9,7 +9,11 @@ if TYPE_CHECKING:
     from bifocal.text.elmo import Elmo
     from bifocal.text.store import TextBatch, TextStore
 else:
-    _MODULES = {"Elmo": "elmo", "TextBatch": "store", "TextStore": "store"}
     __getattr__ = lazy_attributes(
-        __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+        __name__,
+        {
+            "Elmo": "text.elmo",
+            "TextBatch": "text.store",
+            "TextStore": "text.store",
+        },
     )

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from bifocal.training.precision import Precision
     from bifocal.training.preparation import prepare_inputs
 else:
-    _MODULES = {
-        "World": "distributed",
-        "torchrun_world": "distributed",
-        "FitOptions": "fitting",
-        "TrainingPhase": "fitting",
-        "fit": "fitting",
-        "Precision": "precision",
-        "recompute_activations": "gradients",
-        "TrainingInputs": "inputs",
-        "new_model": "inputs",
-        "TrainingTask": "loop",
-        "run_epochs": "loop",
-        "train_phases": "fitting",
-        "prepare_inputs": "preparation",
-    }
     __getattr__ = lazy_attributes(
-        __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+        __name__,
+        {
+            "World": "training.distributed",
+            "torchrun_world": "training.distributed",
+            "FitOptions": "training.fitting",
+            "TrainingPhase": "training.fitting",
+            "fit": "training.fitting",
+            "Precision": "training.precision",
+            "recompute_activations": "training.gradients",
+            "TrainingInputs": "training.inputs",
+            "new_model": "training.inputs",
+            "TrainingTask": "training.loop",
+            "run_epochs": "training.loop",
+            "train_phases": "training.fitting",
+            "prepare_inputs": "training.preparation",
+        },
     )
