@@ -1,4 +1,4 @@
-"""Parameters that every training has: of its phases, and of its steps."""
+"""Parameters of the phases and of the steps of every training."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,7 @@ from pydantic import Field
 from runtime.spec import ClassRef, FromRegistry, Params, StrictModel
 
 
-class TrainedEpochs(StrictModel):
+class PhaseParams(StrictModel):
     """Learning rate of some epochs, and the modules that train in them."""
 
     epochs: int = Field(ge=1, description="passes over the examples in this phase")
@@ -29,7 +29,7 @@ class TrainedEpochs(StrictModel):
     )
 
 
-class TrainedSteps(Params):
+class StepParams(Params):
     """Options of the steps of a training, see ``bifocal.training.optimizers.StepOptions``."""
 
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(

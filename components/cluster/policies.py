@@ -158,12 +158,6 @@ class PromotionPolicy(StrictModel):
         default=3600.0, ge=0, description="seconds to wait for another promotion"
     )
 
-    @model_validator(mode="after")
-    def _check_aliases(self) -> Self:
-        if len({self.candidate, self.champion, self.previous}) < 3:
-            raise ValueError("candidate, champion and previous need three different aliases")
-        return self
-
     retrain_change: float = Field(
         default=0.05,
         ge=0,
@@ -171,3 +165,9 @@ class PromotionPolicy(StrictModel):
         description="new and removed images, relative to the last training's, after which "
         "'retrain' trains",
     )
+
+    @model_validator(mode="after")
+    def _check_aliases(self) -> Self:
+        if len({self.candidate, self.champion, self.previous}) < 3:
+            raise ValueError("candidate, champion and previous need three different aliases")
+        return self

@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Plot
-from runtime.training import TrainedEpochs, TrainedSteps
+from runtime.training import PhaseParams, StepParams
 
 RANK_LOSS = re.compile(r"\b(MeanAveragePrecision|Recall|Spearman)Loss\b|\w:\w")
 """Losses that take a sorter, and classes of the user, which may: compiling imports neither."""
 
 
-class PhaseParams(TrainedEpochs):
+class EmbeddingPhaseParams(PhaseParams):
     """Batches, loss and learning rate of some epochs."""
 
     batches: Annotated[ClassRef, FromRegistry("bifocal.training.batches")] = Field(
@@ -36,7 +36,7 @@ class PhaseParams(TrainedEpochs):
     )
 
 
-class TrainEmbeddingParams(TrainedSteps):
+class TrainEmbeddingParams(StepParams):
     """Section ``train_embedding`` of ``params.yaml``."""
 
     model: Annotated[
@@ -54,7 +54,7 @@ class TrainEmbeddingParams(TrainedSteps):
         description="weights that the training starts from, and keeps unless it improves on "
         "them; null for random weights"
     )
-    phases: list[PhaseParams] = Field(
+    phases: list[EmbeddingPhaseParams] = Field(
         description="trainings in order, each from the best weights of the one before; a phase "
         "that does not improve its metric is undone; empty to keep the weights of "
         "the initialization"

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Plot, UserPath
-from runtime.training import TrainedEpochs, TrainedSteps
+from runtime.training import PhaseParams, StepParams
 
 
-class TrainRankingHeadParams(TrainedSteps):
+class TrainRankingHeadParams(StepParams):
     """Section ``train_ranking_head`` of params.yaml."""
 
     task: str = Field(
@@ -51,7 +51,7 @@ class TrainRankingHeadParams(TrainedSteps):
         "sorter, whose length must be batch_size"
     )
     batch_size: int = Field(ge=2, description="images per step, which are ranked together")
-    phases: list[TrainedEpochs] = Field(
+    phases: list[PhaseParams] = Field(
         min_length=1,
         description="trainings in order, each from the best weights of the one before; a "
         "phase that does not improve the metric is undone",
