@@ -29,8 +29,8 @@ def add_packages() -> None:
 
 
 def conflicting_distribution() -> str | None:
-    """Return a sentence on another installed distribution that has a package ``bifocal``; None if
-    there is none."""
+    """Return a sentence about another installed distribution with a package ``bifocal``; None
+    without one."""
     try:
         version = metadata.version("bifocal")
     except metadata.PackageNotFoundError:

@@ -51,7 +51,7 @@ def check_matches(scores: Tensor, matches: Tensor) -> None:
 
 
 def is_diagonal(matches: Tensor, image: Tensor, caption: Tensor) -> bool:
-    """Return whether each image matches the caption of its own index alone, by the indices of all
+    """Return whether each image matches only the caption with its own index, by the indices of all
     matches."""
     count = len(image)
     return count > 0 and matches.shape == (count, count) and torch.equal(image, caption)

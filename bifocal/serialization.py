@@ -17,8 +17,8 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 
 def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
-    """Write to ``directory`` the arguments that build a network and its weights, of which there may
-    be none."""
+    """Write the arguments that build a network, and its weights, if it has any, to
+    ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
     config_path, weights_path = directory / CONFIG_FILE, directory / WEIGHTS_FILE
     # The configuration goes first and comes last: a directory that has one is complete.

@@ -8,8 +8,8 @@ from bifocal.draws import drawn_rows
 
 SAMPLE = 500
 WORDS = 5
-"""Words of an image's captions, from which on a language is recognized; signs of Chinese, Japanese
-and Korean are enough alone."""
+"""Minimum number of words to recognize a language; one sign of Chinese, Japanese or Korean is
+enough."""
 _SIGN = re.compile("[\u2e80-\U0003ffff]")
 
 

@@ -139,7 +139,7 @@ def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, i
 
     Tolias, Sicre, Jegou, ICLR 2016, section 3.2: at scale l, l regions of side 2 min(h, w) / (l +
     1) lie along the shorter side and l + m along the longer; m sets the overlap at l = 1 to 40 %.
-    The roundings are those of their code, also where two values of m fit equally, as for 9 x 33.
+    It rounds as their code does, also where two values of m fit equally, as for 9 x 33.
     """
     short, extra = min(height, width), 0
     if height != width:

@@ -129,7 +129,7 @@ class Monitor:
         return reference
 
     def _without_old_text(self, reference: Reference, day: date) -> Reference:
-        """Remove the text of users that the thresholds do not allow any more."""
+        """Remove the texts of users that the thresholds no longer allow."""
         limit, keep = self.thresholds.keep_days, self.thresholds.keep_queries
         kept = reference.reduced(
             False if limit is not None and (day - reference.day).days > limit else keep

@@ -251,8 +251,8 @@ def decode_image(
 
 
 def unread_file(image: Image.Image) -> BytesIO | None:
-    """Return the file of Pillow's image while its pixels are those of the file: its decoder is not
-    ours."""
+    """Return the file of Pillow's image unless its pixels were changed: our decoder differs from
+    Pillow's."""
     file = getattr(image, "fp", None)
     if file is None or file.closed or not getattr(image, "tile", None) or image.tell():
         return None

@@ -58,7 +58,7 @@ FORMS = {
     11: "f",
     12: "d",
 }
-"""Types of EXIF values, and their formats, of a fraction that of its numerator."""
+"""Formats of EXIF values by type; a fraction has the format of its numerator."""
 TRANSPARENCY = {0: range(2, 3), 2: range(6, 7), 3: range(1, 257)}
 """Valid lengths of a PNG's transparency, by the type of its colors."""
 UNUSED = 65_000
@@ -188,8 +188,8 @@ def _values(image: Image.Image) -> dict[int, Any]:
 
 
 def orientation(image: Image.Image) -> int:
-    """Return the valid EXIF orientation of an image before it is decoded, or else that of XMP, or
-    else 1."""
+    """Return the orientation of an image before it is decoded: valid in EXIF, else in XMP, else
+    1."""
     table, xmp = (
         getattr(image, "tag_v2", None),
         image.info.get("xmp"),

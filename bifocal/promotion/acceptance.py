@@ -259,8 +259,8 @@ def _comparison_checks(
 
 
 def _is_recorded(name: str) -> bool:
-    """Whether the graphs cannot repeat a metric, such as pointing: its values are those of the
-    evaluations."""
+    """Whether the graphs cannot repeat a metric, such as pointing: the evaluations have its
+    values."""
     return name.partition(".R@")[0] not in (*RETRIEVAL, "recall_sum")
 
 

@@ -31,7 +31,7 @@ class Check:
     limit: float | None = None  # limit of ``value`` or of an end of its interval
     bound: float | None = None  # one-sided lower confidence bound of ``value``
     setting: str = ""  # criterion with a value that the model meets
-    cost: str = ""  # what is less certain with this value, or why there is none
+    cost: str = ""  # uncertainty that this value accepts, or the reason for no value
 
     @property
     def passed(self) -> bool:

@@ -83,7 +83,7 @@ class Comparison:
     reference: str
     differences: Sequence[Difference] = field(repr=False)
     images: int
-    queries: tuple[int, int]  # common ones, and those of any table
+    queries: tuple[int, int]  # in all tables, and in any table
     seeds: tuple[int, int] = (1, 1)
 
     def verdict(self) -> str:

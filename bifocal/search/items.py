@@ -19,7 +19,7 @@ class Items:
     """Facts and files of the items in the rows of a table.
 
     Args:
-        table: with the columns of a collection, of which all but ``item_id`` may be missing.
+        table: columns of a collection; only ``item_id`` is required.
         folder: of the image files; None if the images are at an address.
         follow_links: the files may be links out of the folder.
     """

@@ -185,7 +185,7 @@ class Search:
             return self.index.keywords
 
     def price(self, query: EncodedQuery) -> int:
-        """Return the steps of a query beyond those of its vector; ``ValueError`` for too many."""
+        """Return the steps of a query besides its vector; ``ValueError`` for too many."""
         words = self.keywords() if query.mode == "hybrid" else None
         return check_price(price(self.index.items, query, words), self.index.items)
 

@@ -116,7 +116,7 @@ def open_search(
 
 
 def _without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
-    """Return an index without the items that its collection does not have any more."""
+    """Return an index without the items that were deleted from its collection."""
     if (
         index.items["item_id"].equals(collection.items["item_id"])
         and not (collection.deleted & ~index.removed).any()

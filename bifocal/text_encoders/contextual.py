@@ -91,7 +91,7 @@ class ElmoBiLSTMEncoder(LayersTextEncoder):
     trainable LSTM takes the place of ELMo's pretrained ones. A sentence is the last outputs of both
     directions. Two fully connected layers follow, as the table marks and as the authors' code has
     them; the paper's text says that none follow. The authors' code also adds the token's own vector
-    to a word by a learned weight; here a word is the output alone.
+    to a word by a learned weight; here a word is only the output.
 
     Args:
         input_dim: K, both directions of a layer; the first layer holds the token's vector of K / 2

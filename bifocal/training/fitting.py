@@ -86,7 +86,7 @@ def fit(
     """Train ``model`` in place, load the weights of its best epoch, and return the history, one row
     per epoch.
 
-    ``batches``, ``validate`` and ``augment`` are those of the phase, prepared. Resume, SIGTERM and
+    ``batches``, ``validate`` and ``augment`` are prepared parts of the phase. Resume, SIGTERM and
     history are as in ``run_epochs``. If ``torch.distributed`` is initialized, its processes share
     every batch, and only rank 0 writes; this needs a ``TwoTower``.
     """

@@ -64,7 +64,7 @@ def _images(version: RegisteredVersion) -> frozenset[str]:
 
 
 def _policy(version: RegisteredVersion, tags: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return what the last decision about a version was made by; None if its file was deleted."""
+    """Return the policy of the last decision about a version; None if its file was deleted."""
     name = f"promotion/against_{tags.get('promotion.champion')}.json"
     with TemporaryDirectory() as folder, suppress(FileNotFoundError):
         record = read_json(version.download_file(name, Path(folder)))

@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
         return [*COMMANDS, *GROUPS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; None if there is none of this name."""
+        """Return the command of a name; None for an unknown name."""
         if cmd_name not in COMMANDS and cmd_name not in GROUPS:
             return None
         try:

@@ -195,8 +195,7 @@ def open_source(
 
 
 def open_deletions(source: ModelSource, file: Path | None) -> Deletions:
-    """Return the deleted items: in the registry, with those of ``file``, for a release, else in
-    ``file``."""
+    """Return the deleted items of ``file``, and of a release those in the registry too."""
     deletions = Deletions(file)
     if not isinstance(source, ReleaseSource):
         return deletions

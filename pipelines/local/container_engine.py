@@ -50,8 +50,8 @@ class ContainerEngine:
             ) from error
 
     def image(self, image: str) -> str:
-        """Return the image's id, because its name stays the same after a build; the name if there
-        is no image."""
+        """Return the image's id, because its name stays the same after a build; the name of a
+        missing image."""
         with suppress(DockerException):
             return str(self.client.images.get(image).id)
         return image

@@ -105,7 +105,7 @@ class CaptionRows:
     def _texts(
         self, row: Mapping[str, Any], columns: CaptionColumns, needs_captions: bool, place: str
     ) -> Iterator[str]:
-        """Yield the captions of a row; list a text of a list that is none."""
+        """Yield the captions of a row; reject the elements of a list that are not captions."""
         if columns.caption is None or (columns.caption == CAPTION and CAPTION not in row):
             return
         column, value = columns.caption.strip("\0"), row.get(columns.caption)

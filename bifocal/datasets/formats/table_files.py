@@ -263,8 +263,8 @@ def _read_parquet(path: Path, name: str) -> CaptionTable:
 
 
 def embedded_images(schema: pa.Schema) -> str | None:
-    """Return the column of images in a Parquet file that has their bytes, as those of the Hugging
-    Face hub have; None if there is none."""
+    """Return the column with the bytes of images in a Parquet file, as on the Hugging Face hub, or
+    None."""
     column = recognize(schema.names, "image")
     if column is None or not pa.types.is_struct(schema.field(column).type):
         return None
@@ -310,7 +310,7 @@ def _times(table: CaptionTable, column: str, values: pa.Array, start: int) -> li
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    """Return the bytes of values, of which a dictionary has many in little space."""
+    """Return the size of the decoded values in bytes: a dictionary stores equal values once."""
     nested: list[pa.Array] = []
     if isinstance(column, pa.MapArray):
         nested = [column.keys, column.items]

@@ -94,7 +94,7 @@ def read_listing(folder: Folder, how: Reading) -> UserFiles:
 
 
 def archives_in(folder: Folder) -> list[str]:
-    """Return the archives that are read in place of images, of which a folder has none."""
+    """Return the archives to read in a folder without images."""
     if folder.images:
         return []
     return [

@@ -64,7 +64,7 @@ NOTE = (
 class BackbonePointing:
     """Guesses and refusals of a backbone's pointing head, with its accuracy if phrases have boxes.
 
-    The accuracy is that of the pointing game, on the phrases of at most 100 images. The report
+    The accuracy is the pointing game's, on the phrases of at most 100 images. The report
     shows images with a phrase of their own captions and one of another image's captions.
 
     Args:

@@ -11,8 +11,8 @@ PRECISIONS = ("R-precision", "mAP@R")
 
 
 def precision_at_r(scores: Tensor, matches: Tensor) -> Tensor:
-    """Return R-Precision and AP@R of each query: precision among its first R candidates, of which R
-    are correct.
+    """Return R-Precision and AP@R of each query with R correct candidates: precision among its
+    first R candidates.
 
     R-Precision is the share of correct candidates among the first R. AP@R is the mean over these R
     ranks of the precision up to the rank, 0 at a wrong candidate. Musgrave et al., "A metric

@@ -47,8 +47,8 @@ def read_reports(
 
 
 def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
-    """Write reports, and return all of the folder that compare the same versions as they, the
-    present ones first."""
+    """Write reports, and return all reports of the folder on the same versions, the given ones
+    first."""
     folder.mkdir(parents=True, exist_ok=True)
     for report in reports:
         write_json(folder / f"{report.id}.json", report.to_json())

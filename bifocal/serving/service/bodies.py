@@ -177,7 +177,7 @@ class Places:
 
     @contextmanager
     def take(self, body: Body) -> Iterator[None]:
-        """Take a place; raise 429 if there is none."""
+        """Take a place; raise 429 if all are taken."""
         self.taken[body.address] += 1
         self._bodies[body] = None
         try:

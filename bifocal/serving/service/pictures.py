@@ -81,8 +81,8 @@ class Decoders:
 
 
 def refusal(error: ValueError) -> HTTPException:
-    """Return the answer to an image file that is not accepted: 404 if there is none, 413 above a
-    limit, 415 of another format, else 400."""
+    """Return the answer to a rejected image file: 404 for a missing one, 413 above a limit, 415 for
+    another format, else 400."""
     statuses = {NoImageError: 404, LargeImageError: 413, UnsupportedImageError: 415}
     return HTTPException(statuses.get(type(error), 400), str(error)[:1000])
 

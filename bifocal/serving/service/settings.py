@@ -10,8 +10,8 @@ API_KEYS, ADMIN_KEY = "BIFOCAL_API_KEYS", "BIFOCAL_ADMIN_KEY"
 """Variables of the environment: keys of clients, separated by commas, and the key that may
 delete."""
 MIN_KEY = 22
-"""Characters of a key, of which base64 needs 22 for 128 bits: wrong keys are slow to try, and have
-no other limit."""
+"""Minimum number of characters of a key, 128 bits in base64: there is no other limit on wrong
+keys."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ QUOTES = {"‘": "'", "’": "'", "“": '"', "”": '"'}
 
 
 def tower_tokenizer(tokenizer: Any, context_length: int) -> "Tokenizer | None":
-    """Return a fast tokenizer equal to one of open_clip for plain text, with its padding; None if
-    there is none."""
+    """Return a fast tokenizer that equals one of open_clip for plain text, with its padding, or
+    None."""
     own = clip_tokenizer(tokenizer, context_length)
     if own is not None or not is_published(tokenizer):
         return own
