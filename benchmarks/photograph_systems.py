@@ -42,7 +42,7 @@ from bifocal.training.validators import Recall, recall_metrics
 from components.catalog import configurable_components
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime import parameters
-from runtime.parameters import build_parts
+from runtime.parameters import build_parts, options_of
 
 STAGES = (
     "prepare_dataset",
@@ -129,9 +129,7 @@ def _train(
                 model,
                 phases_of(board.budget.steps_per_round, params, paths["sorter"]),
                 inputs,
-                options=FitOptions(
-                    **{one.name: getattr(params, one.name) for one in fields(FitOptions)}
-                ),
+                options=options_of(FitOptions, params),
                 seed=seed,
                 on_epoch=partial(_report, curve, is_hopeless),
             )

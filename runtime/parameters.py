@@ -4,9 +4,9 @@ built as parts."""
 import inspect
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple, TypeVar, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -30,6 +30,7 @@ from runtime.spec import (
 TAG = "tag:yaml.org,2002:"
 NUMBERS = re.compile(r"[-+]?\.?\d[\w.+-]*")
 """Texts that YAML 1.2 may read as a number."""
+T = TypeVar("T")
 Values = Mapping[str, Any]
 MAX_CHARACTERS, MAX_VALUES = 2**18, 100_000
 ANY_TYPE = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
@@ -361,6 +362,12 @@ def _check_type(value: Any, annotation: Any, where: str) -> Iterator[str]:
         yield f"{where}: got {value!r}; {error.errors()[0]['msg'].lower()}"
     except ValueError:
         yield f"{where}: got {value!r}; expected finite numbers"
+
+
+def options_of(kind: Callable[..., T], section: StrictModel) -> T:
+    """Return a dataclass with the values of the parameters that its fields name."""
+    names = inspect.signature(kind).parameters
+    return kind(**{name: getattr(section, name) for name in names})
 
 
 def build_parts(group: StrictModel, **available: Any) -> dict[str, Any]:

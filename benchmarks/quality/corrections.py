@@ -13,7 +13,7 @@ by a bootstrap over images.
 
 import argparse
 import tempfile
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from bifocal.training.inputs import TrainingInputs
 from bifocal.training.members import train_members
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime import parameters
-from runtime.parameters import build_parts
+from runtime.parameters import build_parts, options_of
 
 CORRECTIONS, K = 60, 10
 Array = NDArray[Any]
@@ -77,9 +77,7 @@ def train(
             ],
             checkpoints=Path(work) / "checkpoints",
             seed=seed,
-            options=FitOptions(
-                **{option.name: getattr(params, option.name) for option in fields(FitOptions)}
-            ),
+            options=options_of(FitOptions, params),
         )
         none = tables.negatives.iloc[:0]
         pairs = ImageCaptionPairs(

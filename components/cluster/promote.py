@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +32,7 @@ from runtime.mlflow import (
 from runtime.mlflow.aliases import VETO, deciding_tags, read_looks
 from runtime.mlflow.registry import RELEASE_TAG, RegisteredVersion
 from runtime.notices import report
+from runtime.parameters import options_of
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,7 @@ def promote(
         if champion and not decide_only:
             checks.append(release_check(candidate, tags, version_tags(champion)))
         if force or all(check.passed for check in checks):
-            criteria = Criteria(
-                **{field.name: getattr(policy, field.name) for field in fields(Criteria)}
-            )
+            criteria = options_of(Criteria, policy)
             result = assess_versions(candidate, champion, tags, criteria, dataset, features)
         result.checks[:0] = checks
         accepted = bool(force) or not result.reasons

@@ -1,6 +1,5 @@
 """Stage train_embedding: run."""
 
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from bifocal.training.loop import Row
 from bifocal.training.members import train_members, training_bank
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.mlflow import log_metrics
-from runtime.parameters import build_parts
+from runtime.parameters import build_parts, options_of
 
 HISTORY = ["phase", "epoch", "loss", "monitor"]
 """Columns of the history of a training without phases, which DVC draws."""
@@ -57,9 +56,7 @@ def run(
             closed_form=[initialization(ref) for ref in params.closed_form],
             checkpoints=embedding / "checkpoints",
             seed=params.seed,
-            options=FitOptions(
-                **{option.name: getattr(params, option.name) for option in fields(FitOptions)}
-            ),
+            options=options_of(FitOptions, params),
             on_epoch=_log,
         )
         if world.is_main:

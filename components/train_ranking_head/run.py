@@ -1,6 +1,5 @@
 """Stage train_ranking_head: run."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from bifocal.training.loop import Row
 from bifocal.training.optimizers import Phase, StepOptions
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.mlflow import log_metrics
-from runtime.parameters import build_parts
+from runtime.parameters import build_parts, options_of
 
 
 def run(
@@ -65,9 +64,7 @@ def run(
             seed=params.seed,
             on_epoch=lambda row, name=ref.name: _log(row, name),
             batch_size=params.batch_size,
-            options=StepOptions(
-                **{option.name: getattr(params, option.name) for option in fields(StepOptions)}
-            ),
+            options=options_of(StepOptions, params),
         )
         histories.append(pd.DataFrame(result.history).assign(loss_name=ref.name))
         report[role] = {"name": ref.name, "validation": result.validation, "test": result.test}
