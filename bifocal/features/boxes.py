@@ -26,6 +26,12 @@ def cell_boxes(rows: int, columns: int) -> Tensor:
     return boxes.reshape(-1, 4).clamp(max=1)
 
 
+def cells_of(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return maps (B, D, h, w) as the features (B, h w, D) and the boxes (h w, 4) of their cells,
+    row by row."""
+    return maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps.device)
+
+
 def mirrored(boxes: Tensor) -> Tensor:
     """Return the boxes (n, 4) of the same places in the mirrored image."""
     left, top, right, bottom = boxes.unbind(dim=1)

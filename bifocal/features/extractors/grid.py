@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.features.boxes import CellExtractor, cell_boxes, coordinates, mirrored
+from bifocal.features.boxes import CellExtractor, cells_of, coordinates, mirrored
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.onnx.pixels import ResizeOrCrop
 
@@ -111,10 +111,7 @@ class Grid(TimmExtractor, CellExtractor):
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row
         by row."""
         maps = self.feature_map(pixels)
-        features, boxes = (
-            maps.flatten(2).transpose(1, 2),
-            cell_boxes(*maps.shape[2:]).to(maps.device),
-        )
+        features, boxes = cells_of(maps)
         if self.mirror:
             others = self.feature_map(pixels.flip(3)).flatten(2).transpose(1, 2)
             features, boxes = (

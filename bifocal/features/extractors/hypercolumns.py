@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, normalize
 
-from bifocal.features.boxes import CellExtractor, cell_boxes
+from bifocal.features.boxes import CellExtractor, cells_of
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.registry import check_range
 
@@ -102,7 +102,7 @@ class Hypercolumns(TimmExtractor, CellExtractor):
         columns = self._columns(pixels)
         if self.mirror:
             columns = (columns + self._columns(pixels.flip(3)).flip(3)) / 2
-        return columns.flatten(2).transpose(1, 2), cell_boxes(*columns.shape[2:]).to(columns.device)
+        return cells_of(columns)
 
     def _columns(self, pixels: Tensor) -> Tensor:
         """Map images (B, 3, H, W) to hypercolumns (B, D, h, w)."""

@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from bifocal.backbones.open_clip import OpenClipBackbone, Output
-from bifocal.features.boxes import CellExtractor, cell_boxes
+from bifocal.features.boxes import CellExtractor, cell_boxes, cells_of
 from bifocal.onnx.pixels import DECODED_SCALE
 
 
@@ -85,8 +85,7 @@ class OpenClip(CellExtractor):
         if self.output == "projection":
             features = self.backbone.project(pixels).unsqueeze(1)
             return features, cell_boxes(1, 1).to(features.device)
-        maps = self.backbone.token_map(pixels)
-        return maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps.device)
+        return cells_of(self.backbone.token_map(pixels))
 
     @cached_property
     def _shape(self) -> tuple[int, int]:
