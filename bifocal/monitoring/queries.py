@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -165,14 +166,11 @@ def _unwrap(line: str) -> tuple[str, bool]:
 def _parse(text: str) -> list[Entry]:
     """Return the entries in a text, which may begin with the name of a pod or a tag, and end with a
     bracket."""
-    try:
-        return _entries(parse_json(text))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError, RecursionError):
+        return _entries(json.loads(text))
+    with suppress(ValueError, RecursionError):
         return _entries(json.JSONDecoder().raw_decode(text, text.index("{"))[0])
-    except ValueError:
-        return []
+    return []
 
 
 def _entries(value: Any) -> list[Entry]:

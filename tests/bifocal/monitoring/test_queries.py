@@ -123,3 +123,11 @@ def test_logs_without_any_line_of_the_service_are_an_error_with_their_first_line
         read_queries([empty, log], SINCE, UNTIL)
     log.write_text(STARTED)
     assert read_queries([empty, log], SINCE, UNTIL) == []
+
+
+@pytest.mark.parametrize("start", ['{"a":', "[", 'pod {"a":[', '{"log":[{"log":'])
+def test_a_line_that_is_too_deep_for_json_is_not_a_search(tmp_path: Path, start: str) -> None:
+    log = tmp_path / "service.log"
+    for depth in (300, 10**5):
+        log.write_text(start * depth + "\n" + line("2026-11-16T10:00:00.000+00:00", text="a star"))
+        assert read_queries([log], SINCE, UNTIL) == ["a star"]
