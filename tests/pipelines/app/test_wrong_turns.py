@@ -1,5 +1,6 @@
 """Wrong uses of the command ``bifocal``: the exact sentences, and no work before them."""
 
+import shlex
 import shutil
 import socket
 from pathlib import Path
@@ -70,201 +71,78 @@ NO_CAPTIONS = (
     "'bifocal index' searches images without captions"
 )
 WRONG = {
-    ("search", "nothere.jpg", "--run", "RUN"): "nothere.jpg: there is no such image file",
+    "search nothere.jpg --run RUN": "nothere.jpg: there is no such image file",
     **{
-        (
-            "search",
-            "star",
-            "--run",
-            "RUN",
-            "--where",
-            where,
-        ): f'--where is \'{where}\', expected JSON such as {{"year": {{"min": 2000}}}}'
+        f"search star --run RUN --where {shlex.quote(where)}": f"--where is '{where}', expected JSON "
+        'such as {"year": {"min": 2000}}'
         for where in ("[1]", "null", "5", '"x"', "{year")
     },
-    ("search", "", "--run", "RUN"): "the query is empty: name something to find in the images",
-    (
-        "search",
-        "a star",
-        "--minus",
-        " ",
-        "--run",
-        "RUN",
-    ): "the query is empty: name something to find in the images",
-    (
-        "where",
-        "RUN/images/00000.jpg",
-        "",
-        "--run",
-        "RUN",
-    ): "the phrase is empty: name something to find in the image",
-    ("serch", "a dog"): "unknown command 'serch'; did you mean 'search'?",
-    ("trainn", "FEW"): "unknown command 'trainn'; did you mean 'train'?",
-    ("zzzz",): "No such command 'zzzz'.",
-    ("train", "FEW"): TOO_FEW.format(count=5, folder="FEW"),
-    ("train", "FEW", "--encoder", "clip"): TOO_FEW.format(count=5, folder="FEW"),
-    ("train", "DIR/plain", "--encoder", "small"): NO_CAPTIONS,
-    ("inspect", "DIR/plain", "--page", "DIR/inspection.html"): NO_CAPTIONS,
-    ("inspect", "FEW", "--page", "DIR/inspection.html"): TOO_FEW.format(count=5, folder="FEW"),
-    (
-        "evaluate",
-        "--run",
-        "RUN",
-    ): "RUN has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see "
-    "'bifocal train'",
-    ("export", "RUN/params.yaml/new", "--run", "RUN"): "RUN/params.yaml/new: Not a directory",
-    (
-        "search",
-        "a star",
-        "--run",
-        "RUN",
-        "--picture",
-        "RUN/no/x.png",
-    ): "RUN/no/x.png: No such file or directory",
-    (
-        "where",
-        "RUN/images/00000.jpg",
-        "star",
-        "--run",
-        "RUN",
-        "--picture",
-        "RUN/no/x.png",
-    ): "RUN/no/x.png: No such file or directory",
-    (
-        "search",
-        "a star",
-        "--run",
-        "RUN",
-        "--picture",
-        "DIR/x.xyz",
-    ): "Invalid value for '--picture': DIR/x.xyz: expected a name that ends in .png, .jpg, "
-    ".jpeg, .webp",
-    (
-        "search",
-        "zebra",
-        "--run",
-        "RUN",
-    ): "the model knows none of the words of 'zebra': use words of its captions",
-    (
-        "search",
-        "\U0001f600",
-        "--run",
-        "RUN",
-    ): "the model knows none of the words of '\U0001f600': use words of its captions",
-    (
-        "search",
-        "赤い星",
-        "--run",
-        "RUN",
-    ): "the model knows none of the words of '赤い星': use words of its captions",
-    (
-        "search",
-        "a star",
-        "--run",
-        "DIR/no",
-    ): "DIR/no is not a run folder: it has no params.yaml; see 'bifocal train'",
-    (
-        "search",
-        "a star",
-        "--run",
-        "RUN",
-        "-k",
-        "0",
-    ): "Invalid value for '-k': 0 is not in the range 1<=x<=100.",
-    (
-        "where",
-        "DIR/no.jpg",
-        "star",
-        "--run",
-        "RUN",
-    ): "Invalid value for 'IMAGE': File 'DIR/no.jpg' does not exist.",
-    (
-        "where",
-        "DIR/notes.txt",
-        "star",
-        "--run",
-        "RUN",
-    ): "DIR/notes.txt: not an image in a supported format (JPEG, "
-    "PNG, GIF, BMP, TIFF, WEBP, PPM, JPEG2000, AVIF, HEIF)",
-    ("index", "DIR/no"): "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
-    (
-        "index",
-        "FEW",
-        "--folder",
-        "DIR/full",
-    ): "DIR/full is not a run folder, and it is not empty: name another one with --folder",
-    ("index", "FEW", "--folder", "DIR/notes.txt/new"): "DIR/notes.txt/new: Not a directory",
-    ("export", "DIR/full", "--run", "RUN"): "DIR/full exists already: name a new folder",
-    (
-        "demo",
-        "--folder",
-        "DIR/full",
-    ): "DIR/full is not a folder of 'bifocal demo': name a new folder with --folder",
-    (
-        "delete",
-        "no.jpg",
-        "--run",
-        "RUN",
-    ): "RUN/artifacts/collection has no item 'no.jpg' among its 256: nothing was deleted",
-    (
-        "train",
-        "DIR/many",
-        "--set",
-        "seed=many",
-    ): "parameters:\n  seed: got 'many'; input should be a valid integer",
-    (
-        "train",
-        "DIR/many",
-        "--set",
-        "seed",
-    ): "--set 'seed': expected KEY=VALUE, such as train_embedding.model.dim=512",
-    (
-        "train",
-        "DIR/many",
-        "--budget",
-        "soon",
-    ): "--budget soon: expected a time such as 90s, 30m or 2h",
-    (
-        "train",
-        "DIR/many",
-        "--weights",
-        "DIR/odd.safetensors",
-    ): "DIR/odd.safetensors is not a safetensors file (Error "
-    "while deserializing header: header too small); convert it with safetensors.torch.save_file",
-    (
-        "train",
-        "DIR/many",
-        "--weights",
-        "DIR/no.safetensors",
-    ): "DIR/no.safetensors: no such file; expected a "
-    "safetensors file with the weights of a timm model, or a folder with it and a sentence encoder",
-    (
-        "train",
-        "DIR/many",
-        "--encoder",
-        "small",
-        "--weights",
-        "DIR/odd.safetensors",
-    ): "DIR/odd.safetensors has no sentence encoder, which the encoder small needs: name a "
-    "folder with the weights of EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2",
-    ("train", "DIR/no"): "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
-    (
-        "train",
-        "DIR/many",
-        "--recipe",
-        "DIR/no.yaml",
-    ): "Invalid value for '--recipe': Path 'DIR/no.yaml' does not exist.",
+    "search '' --run RUN": "the query is empty: name something to find in the images",
+    "search 'a star' --minus ' ' --run RUN": "the query is empty: name something to find in the images",
+    "where RUN/images/00000.jpg '' --run RUN": "the phrase is empty: name something to find in the image",
+    "serch 'a dog'": "unknown command 'serch'; did you mean 'search'?",
+    "trainn FEW": "unknown command 'trainn'; did you mean 'train'?",
+    "zzzz": "No such command 'zzzz'.",
+    "train FEW": TOO_FEW.format(count=5, folder="FEW"),
+    "train FEW --encoder clip": TOO_FEW.format(count=5, folder="FEW"),
+    "train DIR/plain --encoder small": NO_CAPTIONS,
+    "inspect DIR/plain --page DIR/inspection.html": NO_CAPTIONS,
+    "inspect FEW --page DIR/inspection.html": TOO_FEW.format(count=5, folder="FEW"),
+    "evaluate --run RUN": (
+        "RUN has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see "
+        "'bifocal train'"
+    ),
+    "export RUN/params.yaml/new --run RUN": "RUN/params.yaml/new: Not a directory",
+    "search 'a star' --run RUN --picture RUN/no/x.png": "RUN/no/x.png: No such file or directory",
+    "where RUN/images/00000.jpg star --run RUN --picture RUN/no/x.png": "RUN/no/x.png: No such file or directory",
+    "search 'a star' --run RUN --picture DIR/x.xyz": (
+        "Invalid value for '--picture': DIR/x.xyz: expected a name that ends in .png, .jpg, "
+        ".jpeg, .webp"
+    ),
+    "search zebra --run RUN": "the model knows none of the words of 'zebra': use words of its captions",
+    "search 😀 --run RUN": "the model knows none of the words of '\U0001f600': use words of its captions",
+    "search 赤い星 --run RUN": "the model knows none of the words of '赤い星': use words of its captions",
+    "search 'a star' --run DIR/no": "DIR/no is not a run folder: it has no params.yaml; see 'bifocal train'",
+    "search 'a star' --run RUN -k 0": "Invalid value for '-k': 0 is not in the range 1<=x<=100.",
+    "where DIR/no.jpg star --run RUN": "Invalid value for 'IMAGE': File 'DIR/no.jpg' does not exist.",
+    "where DIR/notes.txt star --run RUN": (
+        "DIR/notes.txt: not an image in a supported format (JPEG, "
+        "PNG, GIF, BMP, TIFF, WEBP, PPM, JPEG2000, AVIF, HEIF)"
+    ),
+    "index DIR/no": "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
+    "index FEW --folder DIR/full": "DIR/full is not a run folder, and it is not empty: name another one with --folder",
+    "index FEW --folder DIR/notes.txt/new": "DIR/notes.txt/new: Not a directory",
+    "export DIR/full --run RUN": "DIR/full exists already: name a new folder",
+    "demo --folder DIR/full": "DIR/full is not a folder of 'bifocal demo': name a new folder with --folder",
+    "delete no.jpg --run RUN": "RUN/artifacts/collection has no item 'no.jpg' among its 256: nothing was deleted",
+    "train DIR/many --set seed=many": "parameters:\n  seed: got 'many'; input should be a valid integer",
+    "train DIR/many --set seed": "--set 'seed': expected KEY=VALUE, such as train_embedding.model.dim=512",
+    "train DIR/many --budget soon": "--budget soon: expected a time such as 90s, 30m or 2h",
+    "train DIR/many --weights DIR/odd.safetensors": (
+        "DIR/odd.safetensors is not a safetensors file (Error "
+        "while deserializing header: header too small); convert it with safetensors.torch.save_file"
+    ),
+    "train DIR/many --weights DIR/no.safetensors": (
+        "DIR/no.safetensors: no such file; expected a "
+        "safetensors file with the weights of a timm model, or a folder with it and a sentence encoder"
+    ),
+    "train DIR/many --encoder small --weights DIR/odd.safetensors": (
+        "DIR/odd.safetensors has no sentence encoder, which the encoder small needs: name a "
+        "folder with the weights of EfficientNet-Lite2 and the folder of all-MiniLM-L6-v2"
+    ),
+    "train DIR/no": "Invalid value for 'DIRECTORY': Path 'DIR/no' does not exist.",
+    "train DIR/many --recipe DIR/no.yaml": "Invalid value for '--recipe': Path 'DIR/no.yaml' does not exist.",
 }
 
 
-@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+@pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_use_gets_one_sentence(
-    arguments: tuple[str, ...], run: Path, few: Path, wrong: Path, command: Command
+    line: str, run: Path, few: Path, wrong: Path, command: Command
 ) -> None:
     def filled(text: str) -> str:
         return text.replace("RUN", str(run)).replace("FEW", str(few)).replace("DIR/", f"{wrong}/")
 
-    assert sentence(command(*map(filled, arguments))) == filled(WRONG[arguments])
+    assert sentence(command(*map(filled, shlex.split(line)))) == filled(WRONG[line])
     assert not (few.parent / "runs").exists()
 
 

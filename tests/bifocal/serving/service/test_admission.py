@@ -14,7 +14,6 @@ from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from bifocal.datasets.corrections import read_corrections
-from bifocal.onnx.limits import Limits
 from bifocal.serving.service.admission import Admission, RateLimit, network_of
 from bifocal.serving.service.models import RunSource
 from bifocal.serving.service.observation import Metrics
@@ -68,16 +67,6 @@ def test_an_address_has_a_part_of_all_requests(
 def test_an_upload_names_its_type(source: LoadedSource) -> None:
     with client(source) as opened:
         assert opened.post(f"{SEARCH}/image", content=b"x").status_code == 415
-
-
-def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> None:
-    body = source.served.items.file(0).read_bytes()
-    with client(source, limits=Limits(pixels=100)) as opened:
-        answer = opened.post(
-            f"{SEARCH}/image", content=body, headers={"content-type": "image/jpeg"}
-        )
-        assert answer.status_code == 413
-        assert "128 x 128" in answer.json()["error"]
 
 
 @pytest.fixture(scope="module")
