@@ -14,6 +14,7 @@ from bifocal.export import variants
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.text import Vocabulary, tokenize
 from tests.bifocal.datasets.small import write_scenes
+from tests.bifocal.graphs import save_graph, tensor
 from tests.margins import beyond_chance
 
 DIM = 48
@@ -23,9 +24,7 @@ def write_encoder(
     file: Path, inputs: dict[str, tuple[int, list[str | int]]], weights: np.ndarray, op: str
 ) -> None:
     """Write the unit vector of the mean row of the first input, through a table or a matrix."""
-    values = [
-        helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()
-    ]
+    values = [tensor(name, shape, kind) for name, (kind, shape) in inputs.items()]
     first, second = inputs
     arguments = ["weights", first] if op == "Gather" else [first, "weights"]
     nodes = [
@@ -34,13 +33,8 @@ def write_encoder(
         helper.make_node("LpNormalization", ["sum"], ["embeddings"], axis=1),
         helper.make_node("Shape", [second], ["unused"]),
     ]
-    output = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, ["batch", DIM])
-    constants = [numpy_helper.from_array(weights.astype(np.float32), "weights")]
-    constants.append(numpy_helper.from_array(np.array([1]), "axes"))
-    graph = helper.make_graph(nodes, "made", values, [output], constants)
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file
-    )
+    output = tensor("embeddings", ["batch", DIM])
+    save_graph(file, nodes, values, [output], {"weights": weights, "axes": [1]})
 
 
 @pytest.fixture

@@ -155,26 +155,6 @@ def test_mean_of_the_activation_maps_is_the_embedding() -> None:
     )  # the first mirrored cell is the upper right one
 
 
-class Maps(nn.Module):
-    """The activation maps, as the exported graph computes them."""
-
-    def __init__(self, encoder: LastLayersEncoder) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, features: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        return self.encoder.activation_maps(RegionBatch(features, mask, features)).vectors
-
-
-def test_exported_activation_maps_take_any_number_of_images() -> None:
-    torch.manual_seed(0)
-    maps = Maps(small_encoder().eval())
-    features, mask = torch.rand(5, 32, CHANNELS[2]), torch.ones(5, 32, dtype=torch.bool)
-    axes = {0: torch.export.Dim("batch")}
-    exported = torch.export.export(maps, (features[:3], mask[:3]), dynamic_shapes=(axes, axes))
-    torch.testing.assert_close(exported.module()(features, mask), maps(features, mask))
-
-
 def test_training_changes_the_layers_and_keeps_their_batch_norm() -> None:
     torch.manual_seed(0)
     encoder = small_encoder().train()

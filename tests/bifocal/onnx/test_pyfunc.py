@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from numpy.typing import ArrayLike
 from onnx import TensorProto, helper
 from PIL import Image
 
@@ -18,37 +19,29 @@ from bifocal.onnx.limits import Limits
 from bifocal.onnx.pixels import read_pixels
 from bifocal.onnx.pyfunc import EmbeddingPredictor, PairPredictor, open_model
 from bifocal.text import Vocabulary
+from tests.bifocal.graphs import save_graph, tensor
 
 SIZE = 3
 
 
-def save(file: Path, inputs: list[onnx.ValueInfoProto], *axes: int) -> None:
-    """The mean of the first input over ``axes``."""
-    numbers = helper.make_tensor("axes", TensorProto.INT64, [len(axes)], axes)
+def save_mean(file: Path, inputs: list[onnx.ValueInfoProto], *axes: int) -> None:
+    """Write the mean of the first input over ``axes``."""
     nodes = [
         helper.make_node("Cast", [inputs[0].name], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node(
             "ReduceMean", ["numbers", "axes"], ["embeddings"], keepdims=int(len(axes) == 1)
         ),
     ]
-    output = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, [None, None])
-    made = helper.make_graph(nodes, "mean", inputs, [output], [numbers])
-    onnx.save(
-        helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
-        str(file),
-    )
+    save_graph(file, nodes, inputs, [tensor("embeddings", 2)], {"axes": axes})
 
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
     """A model whose image encoder reads pixels: an image's embedding is the mean of each color."""
-    ids = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, None)
-        for name in ("values", "lengths")
-    ]
-    save(tmp_path / "text_encoder.onnx", ids, 1)
-    pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, [None, 3, None, None])
-    save(tmp_path / "image_encoder.onnx", [pixels], 2, 3)
+    ids = [tensor(name, kind=TensorProto.INT64) for name in ("values", "lengths")]
+    save_mean(tmp_path / "text_encoder.onnx", ids, 1)
+    pixels = tensor("pixels", [None, 3, None, None])
+    save_mean(tmp_path / "image_encoder.onnx", [pixels], 2, 3)
     Vocabulary(["dog"]).save(tmp_path / Vocabulary.FILE)
     return tmp_path
 
@@ -103,31 +96,14 @@ WORDS = [f"w{number}" for number in range(200)]
 LEVELS, DIM = 2, 1
 
 
-def save_graph(
-    file: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, int]], outputs: list[str]
-) -> None:
-    values = [
-        helper.make_tensor_value_info(name, kind, [None] * rank)
-        for name, (kind, rank) in inputs.items()
-    ]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
-    if outputs == ["cells"]:
-        results = [
-            helper.make_tensor_value_info("cells", TensorProto.FLOAT, [None, LEVELS, None, DIM])
-        ]
-    constants = [
-        helper.make_tensor("one", TensorProto.INT64, [1], [1]),
-        helper.make_tensor("two", TensorProto.INT64, [1], [2]),
-        helper.make_tensor("last", TensorProto.INT64, [2], [2, 3]),
-        helper.make_tensor("cells_shape", TensorProto.INT64, [4], [0, LEVELS, -1, DIM]),
-        helper.make_tensor("row", TensorProto.INT64, [2], [1, -1]),
-        helper.make_tensor("thousand", TensorProto.FLOAT, [], [1000.0]),
-    ]
-    made = helper.make_graph(nodes, "made", values, results, constants)
-    onnx.save(
-        helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
-        str(file),
-    )
+CONSTANTS: dict[str, ArrayLike] = {
+    "one": [1],
+    "two": [2],
+    "last": [2, 3],
+    "cells_shape": [0, LEVELS, -1, DIM],
+    "row": [1, -1],
+    "thousand": 1000.0,
+}
 
 
 @pytest.fixture
@@ -135,20 +111,22 @@ def exported_pairs(tmp_path: Path) -> Path:
     """A model with one dimension: score = 1000 times the first level's largest cell + the sum of
     the word ids."""
     node = helper.make_node
-    ids, lengths = {"values": (TensorProto.INT64, 2)}, {"lengths": (TensorProto.INT64, 1)}
+    ids = [tensor("values", 2, TensorProto.INT64), tensor("lengths", 1, TensorProto.INT64)]
     text = [
         node("Cast", ["values"], ["numbers"], to=TensorProto.FLOAT),
         node("ReduceSum", ["numbers", "one"], ["sentences"], keepdims=1),
         node("Unsqueeze", ["numbers", "two"], ["words"]),
         node("Shape", ["lengths"], ["unused"]),
     ]
-    save_graph(tmp_path / "text_encoder.onnx", text, ids | lengths, ["sentences", "words"])
+    sentences = [tensor("sentences"), tensor("words")]
+    save_graph(tmp_path / "text_encoder.onnx", text, ids, sentences, CONSTANTS)
     image = [
         node("Reshape", ["features", "cells_shape"], ["cells"]),
         node("Shape", ["mask"], ["unused"]),
     ]
-    regions = {"features": (TensorProto.FLOAT, 3), "mask": (TensorProto.BOOL, 2)}
-    save_graph(tmp_path / "image_encoder.onnx", image, regions, ["cells"])
+    regions = [tensor("features", 3), tensor("mask", 2, TensorProto.BOOL)]
+    cells = [tensor("cells", [None, LEVELS, None, DIM])]
+    save_graph(tmp_path / "image_encoder.onnx", image, regions, cells, CONSTANTS)
     scores = [
         node("Split", ["cells"], ["level", "other"], axis=1, num_outputs=LEVELS),
         node("Squeeze", ["level", "one"], ["squeezed"]),
@@ -159,12 +137,8 @@ def exported_pairs(tmp_path: Path) -> Path:
         node("Add", ["scaled", "of_sentences"], ["scores"]),
         node("Shape", ["sentences"], ["unused"]),
     ]
-    encodings = {
-        "cells": (TensorProto.FLOAT, 4),
-        "sentences": (TensorProto.FLOAT, 2),
-        "words": (TensorProto.FLOAT, 3),
-    }
-    save_graph(tmp_path / "scores.onnx", scores, encodings, ["scores"])
+    encodings = [tensor("cells", 4), tensor("sentences", 2), tensor("words", 3)]
+    save_graph(tmp_path / "scores.onnx", scores, encodings, [tensor("scores")], CONSTANTS)
     backbone = [
         node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),
         node("ReduceMean", ["numbers", "last"], ["means"], keepdims=0),
@@ -172,9 +146,8 @@ def exported_pairs(tmp_path: Path) -> Path:
         node("Concat", ["red", "green"], ["both"], axis=1),
         node("Unsqueeze", ["both", "two"], ["features"]),
     ]
-    save_graph(
-        tmp_path / "backbone.onnx", backbone, {"pixels": (TensorProto.UINT8, 4)}, ["features"]
-    )
+    pixels = [tensor("pixels", 4, TensorProto.UINT8)]
+    save_graph(tmp_path / "backbone.onnx", backbone, pixels, [tensor("features")], CONSTANTS)
     (tmp_path / "preprocessing.json").write_text(
         json.dumps({"size": 2, "interpolation": "bicubic"})
     )

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper, numpy_helper
 
 from bifocal.datasets import Dataset
 from bifocal.promotion import exported_model
 from bifocal.promotion.exported_model import ExportedModel
-from tests.bifocal.promotion.tiny_models import OPSET, decide, tiny_model, write_colors
+from tests.bifocal.graphs import save_graph, tensor
+from tests.bifocal.promotion.tiny_models import decide, tiny_model, write_colors
 
 IMAGES = 50
 
@@ -31,31 +32,19 @@ def scoring_pairs(model: ExportedModel) -> ExportedModel:
         file = model.directory / f"{name}.onnx"
         graph = onnx.load(file).graph
         graph.node.append(helper.make_node("Unsqueeze", ["embeddings", "new"], [output]))
-        graph.initializer.append(
-            helper.make_tensor("new", TensorProto.INT64, [len(axes[output])], axes[output])
-        )
-        values = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shapes[output])]
+        constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+        values = [tensor(output, shapes[output])]
         outputs = values if output == "cells" else [*graph.output, *values]
-        made = helper.make_graph(graph.node, name, list(graph.input), outputs, graph.initializer)
-        onnx.save(helper.make_model(made, opset_imports=OPSET, ir_version=9), str(file))
-    ranks = {"cells": 4, "sentences": 2, "words": 3}
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank)
-        for name, rank in ranks.items()
-    ]
+        save_graph(file, graph.node, graph.input, outputs, constants | {"new": axes[output]})
+    inputs = [tensor("cells", 4), tensor("sentences", 2), tensor("words", 3)]
     nodes = [
         helper.make_node("ReduceSum", ["cells", "axes"], ["images"], keepdims=0),
         helper.make_node("Transpose", ["sentences"], ["columns"], perm=[1, 0]),
         helper.make_node("MatMul", ["images", "columns"], ["scores"]),
         helper.make_node("Shape", ["words"], ["unused"]),
     ]
-    output = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, None])
-    axes_of_images = helper.make_tensor("axes", TensorProto.INT64, [2], [1, 2])
-    made = helper.make_graph(nodes, "scores", inputs, [output], [axes_of_images])
-    onnx.save(
-        helper.make_model(made, opset_imports=OPSET, ir_version=9),
-        str(model.directory / "scores.onnx"),
-    )
+    file = model.directory / "scores.onnx"
+    save_graph(file, nodes, inputs, [tensor("scores", 2)], {"axes": [1, 2]})
     return model
 
 

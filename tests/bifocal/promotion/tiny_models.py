@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pandas as pd
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from PIL import Image
 
 from bifocal.datasets import Corpus, Dataset, read_dataset
@@ -20,9 +20,9 @@ from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look
 from bifocal.text import Vocabulary
 from tests.bifocal.datasets.small import write_copies
+from tests.bifocal.graphs import save_graph, tensor
 
 TRAIN, CAPTIONS, SIDE = 4, 2, 6
-OPSET = [helper.make_opsetid("", 18)]
 CRITERIA = Criteria(
     recall_at=[1, 5, 10],
     min_images=40,
@@ -88,30 +88,23 @@ def write_model(
     table = np.zeros((words + 2, 3), np.float32)
     table[2:] = colors(words) - 127.5
     table += noise * 120 * np.random.default_rng(seed).normal(size=table.shape).astype(np.float32)
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, None)
-        for name in ("values", "lengths")
-    ]
+    inputs = [tensor(name, kind=TensorProto.INT64) for name in ("values", "lengths")]
     first_word = [
         helper.make_node("Gather", ["table", "values"], ["vectors"]),
         helper.make_node("ReduceMean", ["vectors", "axes"], ["mean"], keepdims=0),
     ]
-    _save(folder / "text_encoder.onnx", inputs, first_word, {"table": table, "axes": np.array([1])})
+    _save(folder / "text_encoder.onnx", inputs, first_word, {"table": table, "axes": [1]})
     if of_features:
-        features = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, None, 3])
-        regions = [features, helper.make_tensor_value_info("mask", TensorProto.BOOL, [None, None])]
+        regions = [tensor("features", [None, None, 3]), tensor("mask", 2, TensorProto.BOOL)]
         mean = helper.make_node("ReduceMean", ["features", "axes"], ["mean"], keepdims=0)
-        _save(folder / "image_encoder.onnx", regions, [mean], {"axes": np.array([1])})
+        _save(folder / "image_encoder.onnx", regions, [mean], {"axes": [1]})
     else:
-        pixels = [helper.make_tensor_value_info("pixels", TensorProto.FLOAT, [None, 3, SIDE, SIDE])]
+        pixels = [tensor("pixels", [None, 3, SIDE, SIDE])]
         color = [
             helper.make_node("ReduceMean", ["pixels", "axes"], ["color"], keepdims=0),
             helper.make_node("Sub", ["color", "gray"], ["mean"]),
         ]
-        gray = np.array(127.5, np.float32)
-        _save(
-            folder / "image_encoder.onnx", pixels, color, {"axes": np.array([2, 3]), "gray": gray}
-        )
+        _save(folder / "image_encoder.onnx", pixels, color, {"axes": [2, 3], "gray": 127.5})
         (folder / "preprocessing.json").write_text(
             f'{{"size": {SIDE}, "interpolation": "bilinear"}}'
         )
@@ -171,13 +164,9 @@ def _save(
     file: Path,
     inputs: list[onnx.ValueInfoProto],
     nodes: list[onnx.NodeProto],
-    constants: dict[str, NDArray[Any]],
+    constants: dict[str, Any],
 ) -> None:
-    unit = helper.make_node("LpNormalization", ["mean"], ["embeddings"], axis=1, p=2)
-    output = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, [None, 3])
-    values = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    made = helper.make_graph([*nodes, unit], "tiny", inputs, [output], values)
+    nodes = [*nodes, helper.make_node("LpNormalization", ["mean"], ["embeddings"], axis=1, p=2)]
     # Every declared input must be used, as in the real graphs.
-    if len(inputs) > 1:
-        made.node.append(helper.make_node("Shape", [inputs[1].name], ["unused"]))
-    onnx.save(helper.make_model(made, opset_imports=OPSET, ir_version=9), str(file))
+    nodes += [helper.make_node("Shape", [value.name], ["unused"]) for value in inputs[1:]]
+    save_graph(file, nodes, inputs, [tensor("embeddings", [None, 3])], constants)

@@ -5,7 +5,6 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from PIL import Image
@@ -13,6 +12,7 @@ from PIL import Image
 from bifocal.durable import write_json
 from bifocal.text import Vocabulary
 from runtime import artifacts
+from tests.bifocal.graphs import save_graph, tensor
 
 WORDS = ["a", "dog", "runs"]
 REPORT = {direction: {"R@1": 1.0} for direction in ("caption_retrieval", "image_retrieval")}
@@ -21,39 +21,25 @@ REPORT = {direction: {"R@1": 1.0} for direction in ("caption_retrieval", "image_
 def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
     """Write a graph that averages the first input over its second axis: (B, T) -> (B, 1), (B, R, D)
     -> (B, D)."""
-    values = [
-        helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs
-    ]
+    values = [tensor(name, rank, kind) for name, kind, rank in inputs]
     keep = inputs[0][2] == 2
     nodes = [
         helper.make_node("Cast", [inputs[0][0]], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node("ReduceMean", ["numbers", "axes"], ["embedding"], keepdims=int(keep)),
         helper.make_node("Shape", [inputs[1][0]], ["unused"]),
     ]
-    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
-    output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [None, None])
-    onnx_graph = helper.make_graph(nodes, "mean", values, [output], [axes])
-    onnx.save(
-        helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
-        str(file),
-    )
+    save_graph(file, nodes, values, [tensor("embedding", 2)], {"axes": [1]})
 
 
 def backbone(file: Path, size: int) -> None:
     """Write a graph that returns one region per color channel: pixels (B, 3, size, size) -> (B, 3,
     size^2)."""
-    pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, [None, 3, size, size])
+    pixels = tensor("pixels", [None, 3, size, size], TensorProto.UINT8)
     nodes = [
         helper.make_node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node("Reshape", ["numbers", "shape"], ["features"]),
     ]
-    shape = helper.make_tensor("shape", TensorProto.INT64, [3], [0, 3, -1])
-    output = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, None, None])
-    onnx_graph = helper.make_graph(nodes, "backbone", [pixels], [output], [shape])
-    onnx.save(
-        helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
-        str(file),
-    )
+    save_graph(file, nodes, [pixels], [tensor("features", 3)], {"shape": [0, 3, -1]})
     write_json(file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"})
 
 

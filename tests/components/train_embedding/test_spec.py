@@ -109,11 +109,6 @@ def test_wrong_values_are_explained(
             "MinedTriplets needs SemanticTripletLoss, with its margin: set it as loss",
         ),
         (
-            {"loss": "SemanticTripletLoss"},
-            {},
-            "SemanticTripletLoss needs MinedTriplets or OrderedTriplets, not CaptionBatches",
-        ),
-        (
             {
                 "batches": "MinedTriplets",
                 "loss": {"name": "WeightedSumLoss", "losses": ["SemanticTripletLoss"]},
@@ -128,11 +123,6 @@ def test_wrong_values_are_explained(
             "TwoBranchModel lacks",
         ),
         (TRIPLETS, {"model": GROUNDING}, "phases.0: MinedTriplets needs one vector per image"),
-        (
-            {"batches": "PhraseBoxes"},
-            {"model": GROUNDING},
-            "PhraseBoxes needs one vector per image",
-        ),
         (
             {
                 "loss": {
@@ -165,11 +155,6 @@ def test_parts_that_contradict_each_other_are_explained(
 ) -> None:
     with pytest.raises(ParameterError, match=message):
         validated(phase, **changes)
-
-
-def test_matching_parts_are_valid() -> None:
-    assert validated(TRIPLETS).phases[0].batches.name == "MinedTriplets"
-    assert validated({"loss": "GroundingLoss"}, model=GROUNDING).model.name == "GroundingModel"
 
 
 def test_validators_are_checked() -> None:
