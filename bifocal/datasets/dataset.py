@@ -21,7 +21,7 @@ from bifocal.datasets.tables import (
     read_table,
 )
 from bifocal.durable import path_inside
-from bifocal.onnx.files import read_json
+from bifocal.onnx.files import read_json, typed
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def read_dataset(directory: Path) -> Dataset:
             f"{description}: no such file; the folder holds no complete dataset"
         )
     found = read_json(description)
-    location = found["image_root"]
+    location = typed(str, found.get("image_root"), str(description))
     # Who hands a dataset on may not say this of the links in it.
     follow_links = bool(found.get("follow_links")) and Path(location).is_absolute()
     # An absolute image root replaces the directory; a relative one is inside it.

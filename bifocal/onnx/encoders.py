@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bifocal.onnx.files import read_json, read_whole
-from bifocal.onnx.pixels import ImageFile, read_pixels
+from bifocal.onnx.pixels import ImageFile, read_pixels, tried
 from bifocal.onnx.sessions import Array, open_session, run_graph
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.onnx.towers import graph_file, is_towers, read_preprocessing
@@ -29,10 +29,12 @@ class ImageGraph:
         self.images = open_session(graph_file(directory, file), threads)
         backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
         self.backbone = open_session(backbone, threads) if backbone.is_file() else None
-        self.preprocessing = read_json(preprocessing) if preprocessing.is_file() else {}
+        self.preprocessing: dict[str, Any] = {}
+        if preprocessing.is_file():
+            self.preprocessing = read_whole(preprocessing, lambda path: tried(read_json(path)))
         self.mean, self.std = np.zeros((), np.float32), np.ones((), np.float32)
         if is_towers(directory):
-            self.preprocessing, self.mean, self.std = read_preprocessing(directory)
+            self.preprocessing, self.mean, self.std = read_whole(directory, read_preprocessing)
         self.reads_pixels = [value.name for value in self.images.get_inputs()] in (
             ["pixels"],
             ["image"],

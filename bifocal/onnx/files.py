@@ -5,9 +5,12 @@ import hashlib
 import json
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +100,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_json(file: Path) -> Any:
-    """Return the object of a JSON file."""
+    """Return the object of a JSON file; see ``typed`` for its form."""
 
     def read(path: Path) -> dict[str, Any]:
         content = parse_json(path.read_text(encoding="utf-8"))
@@ -106,6 +109,33 @@ def read_json(file: Path) -> Any:
         return content
 
     return read_whole(file, read)
+
+
+def typed(form: Any, value: Any, name: str = "it") -> Any:
+    """Return a value of JSON in a form: a dataclass, a union, a collection, or a type of JSON.
+
+    What opens a model or a collection calls it, and builds all that it needs later, within
+    ``read_whole``: another form is one error, and nothing fails later.
+
+    Raises:
+        ValueError: the value, which the error calls ``name``, has another form.
+        KeyError, TypeError: a dataclass has no such key, or misses one.
+    """
+    kind, inner = get_origin(form) or form, get_args(form)
+    if isinstance(value, dict) and is_dataclass(kind):
+        fields = kind.__dataclass_fields__
+        return form(**{key: typed(fields[key].type, entry, key) for key, entry in value.items()})
+    if isinstance(value, list) and kind in (list, tuple):
+        return kind(typed(inner[0], entry, name) for entry in value)
+    for option in inner if kind is UnionType else ():
+        with suppress(ValueError):
+            return typed(option, value, name)
+    if form is Any:
+        return value
+    types = (int, float) if kind is float else (kind,)
+    if not isinstance(value, types) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{name} is {str(value)[:80]!r}, expected {form}")
+    return value
 
 
 def read_versioned(file: Path, content: str, version: int, hint: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 their peaks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -57,8 +58,10 @@ class HeatmapModel:
             )
         description = read_json(file)
         self.encoder, self.vectors = encoder, str(description["vectors"])
-        self.boxes = np.array(description["boxes"], dtype=np.float32)
+        self.boxes = np.array(description["boxes"], dtype=np.float32).reshape(-1, 4)
         self.name, self.arguments = str(description["scores"]), dict(description["arguments"])
+        given = [None] * (2 + (self.name in WITH_BOXES))
+        signature(SCORES[self.name]).bind(*given, **self.arguments)
 
     def heatmaps(
         self, image: ImageFile | DecodedImage, texts: Array, side: int

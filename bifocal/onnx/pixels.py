@@ -149,6 +149,19 @@ def read_pixels(
     return resized_pixels(decoded, size, interpolation, scaled, resize)
 
 
+def tried(preprocessing: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``read_pixels`` that read an image; raise its error for others."""
+    read_pixels(sample(), **preprocessing)
+    return preprocessing
+
+
+def sample() -> bytes:
+    """Return the file of a small photograph."""
+    buffer = BytesIO()
+    Image.new("RGB", (1, 1)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
 def resized_pixels(
     image: Image.Image,
     size: int,

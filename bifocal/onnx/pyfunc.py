@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bifocal.onnx.encoders import INPUTS, Array, Embedder, ImageGraph, PairScorer, scores_pairs
-from bifocal.onnx.files import read_json
+from bifocal.onnx.files import read_json, typed
 from bifocal.onnx.limits import Limits, chunks
 from bifocal.onnx.pixels import gray_image
 
@@ -115,7 +115,8 @@ class Ranker(ImageGraph):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, GRAPH)
-        self.labels: list[str] = read_json(directory / LABELS)["labels"]
+        labels = directory / LABELS
+        self.labels: list[str] = typed(list[str], read_json(labels).get("labels"), str(labels))
 
 
 class RankingPredictor:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bifocal.onnx.files import read_json
-from bifocal.onnx.pixels import DECODED_SCALE
+from bifocal.onnx.pixels import DECODED_SCALE, tried
 from bifocal.onnx.sessions import Array
 from bifocal.onnx.text.captions import pad_ids
 from bifocal.onnx.text.tokenizer import TOKENIZER, SubwordTokenizer
@@ -62,7 +62,7 @@ def read_preprocessing(directory: Path) -> tuple[dict[str, Any], Array, Array]:
     mean, std = (
         255 * np.array(config[name], np.float32).reshape(3, 1, 1) for name in ("mean", "std")
     )
-    return preprocessing | ({"scaled": height} if mode == "shortest" else {}), mean, std
+    return tried(preprocessing | ({"scaled": height} if mode == "shortest" else {})), mean, std
 
 
 class TowerTokens:

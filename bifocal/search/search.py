@@ -257,12 +257,10 @@ class Search:
             asked *= 4
         results = self._results(ranking.take(kept), query, k, offset, items)
         if query.group is None:
-            same: dict[Any, list[int]] = {}
-            for row, value in zip(ranking.rows.tolist(), values, strict=True):
-                same.setdefault(value, []).append(row)
             for hit, place in zip(results, kept[offset : offset + k], strict=True):
-                others = (row for row in same[values[place]] if row != hit.row)
-                hit.copies = [self.index.ids[row] for row in others]
+                known = zip(ranking.rows, values, strict=True)
+                same = (row for row, value in known if value == values[place])
+                hit.copies = [self.index.ids[row] for row in same if row != hit.row]
         return results
 
     def batch(

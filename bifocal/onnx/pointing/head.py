@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.onnx.files import read_json
-from bifocal.onnx.pixels import ImageFile, file_bytes, read_squares
+from bifocal.onnx.files import read_json, typed
+from bifocal.onnx.pixels import ImageFile, file_bytes, read_squares, sample
 from bifocal.onnx.pointing.similarity import open_similarity
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.captions import unknown_words
@@ -119,6 +119,16 @@ class HeadValues:
     threshold: float = 0.3
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeadDescription(HeadValues):
+    """Contents of ``head.json``."""
+
+    interpolation: str
+
+    def __post_init__(self) -> None:
+        read_squares(sample(), self.sizes, self.interpolation)
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a phrase is in an image.
@@ -165,16 +175,12 @@ class PointingHead:
                 f"{directory} has no {DESCRIPTION} or no {GRAPH}: it holds no such pointing head"
             )
         self.directory = directory
-        self.description = read_json(directory / DESCRIPTION)
+        values: HeadDescription = typed(HeadDescription, read_json(directory / DESCRIPTION))
         self.graph = open_session(directory / GRAPH, threads)
         self.similarity = open_similarity(directory)
-        self.sizes: tuple[int, ...] = tuple(sizes or self.description["sizes"])
-        self.sigma: float = self.description["sigma"]
-        self.center: float = self.description["center"]
-        self.temperature: float = self.description["temperature"]
-        self.slope: float = self.description["slope"]
-        self.offset: float = self.description["offset"]
-        self.threshold: float = self.description["threshold"]
+        self.sizes, self.interpolation = tuple(sizes or values.sizes), values.interpolation
+        self.sigma, self.center, self.temperature = values.sigma, values.center, values.temperature
+        self.slope, self.offset, self.threshold = values.slope, values.offset, values.threshold
         self._last: tuple[tuple[tuple[int, ...], bytes], list[Array]] | None = None
         self._read: tuple[list[Array], ImageClasses] | None = None  # of the last values
         self._lock = threading.Lock()
@@ -182,9 +188,7 @@ class PointingHead:
     @property
     def decoder(self) -> Callable[[bytes], list[Array]]:
         """Function that decodes an image file for ``locate``; another process can call it."""
-        return partial(
-            read_squares, sizes=self.sizes, interpolation=self.description["interpolation"]
-        )
+        return partial(read_squares, sizes=self.sizes, interpolation=self.interpolation)
 
     def locate(
         self, image: ImageFile | list[Array], phrases: Sequence[str], side: int

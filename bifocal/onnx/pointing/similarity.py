@@ -86,6 +86,8 @@ class WordSimilarity:
         self._stem = stemmer("english").stemWord
         self.synonyms = [[self._words(name) for name in synonyms] for synonyms in content["names"]]
         self.definitions = [self._words(definition) for definition in content["definitions"]]
+        if not all(self.synonyms):
+            raise ValueError("a class has no name")
         classes = zip(self.synonyms, self.definitions, strict=True)
         self._counts = Counter(
             word for synonyms, definition in classes for word in definition.union(*synonyms)

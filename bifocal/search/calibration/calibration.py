@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.durable import write_json
-from bifocal.onnx.files import read_array, read_json, read_whole
+from bifocal.onnx.files import read_array, read_json, read_whole, typed
 
 Array = NDArray[Any]
 CALIBRATION, NAMES = "calibration.json", "names.npy"
@@ -112,16 +112,11 @@ class Calibration(Level):
         if not file.is_file():
             return None
         content = read_json(file)
-        presence = content.pop("presence", None)
+        if isinstance(presence := content.get("presence"), dict):
+            presence.pop("certain", None)  # Bifocal 0.3.0 wrote it
+        found: Calibration = read_whole(file, lambda _: typed(cls, content))
         names = read_array(directory / NAMES) if (directory / NAMES).is_file() else None
-
-        def read(_: Path) -> Calibration:
-            if presence is not None:
-                presence.pop("certain", None)  # Bifocal 0.3.0 wrote it
-            level = None if presence is None else Level(**presence)
-            return cls(**content, presence=level, names=names)
-
-        return read_whole(file, read)
+        return replace(found, names=names)
 
 
 def reference_scores(scores: Array) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
 from bifocal.durable import write_json
-from bifocal.onnx.files import read_versioned, read_whole
+from bifocal.onnx.files import read_versioned, read_whole, typed
 
 SCHEMA_VERSION = 1
 DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.parquet"
@@ -141,21 +141,13 @@ class Description:
         """Read a description."""
         hint = "embed the collection again"
         content = read_versioned(file, "complete collection", SCHEMA_VERSION, hint)
-        backbone = content.pop("backbone", None)
         # Who hands a collection on may not say this of the links in it.
         is_absolute = Path(str(content.get("root"))).is_absolute()
         content["follow_links"] = bool(content.get("follow_links")) and is_absolute
         if (dtype := content.pop("dtype", None)) != "float16":
             raise ValueError(f"{file} has the dtype {dtype}, expected float16: {hint}")
-        return read_whole(
-            file,
-            lambda _: cls(
-                model=ModelIdentity(**content.pop("model")),
-                shards=tuple(content.pop("shards")),
-                backbone=Backbone(**backbone) if backbone else None,
-                **content,
-            ),
-        )
+        description: Description = read_whole(file, lambda _: typed(cls, content))
+        return description
 
 
 def read_table(file: Path, columns: list[str] | None = None) -> pa.Table:

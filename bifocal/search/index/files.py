@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bifocal.durable import write_json
-from bifocal.onnx.files import read_versioned, read_whole
+from bifocal.onnx.files import read_versioned, read_whole, typed
 from bifocal.search.collection.format import ModelIdentity
 
 DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"
@@ -61,15 +61,8 @@ class IndexDescription:
         """Read ``index.json``."""
         file = directory / DESCRIPTION
         content = read_versioned(file, "index", SCHEMA_VERSION, "build the index again")
-        model, measured = content.pop("model"), content.pop("measured")
-        return read_whole(
-            file,
-            lambda _: cls(
-                model=None if model is None else ModelIdentity(**model),
-                measured=None if measured is None else Measured(**measured),
-                **content,
-            ),
-        )
+        description: IndexDescription = read_whole(file, lambda _: typed(cls, content))
+        return description
 
     def check_model(self, sha256: str) -> None:
         """Raise ``ValueError`` unless the model with this hash computed the vectors."""
