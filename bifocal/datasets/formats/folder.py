@@ -125,6 +125,8 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
             if why := reason(prefix + name, is_folder=True):
                 folders.remove(name)
                 leave_out(prefix + name, why, is_image=why in (DEEP, NOT_UTF8))
+            elif name.lower().endswith((*TABLES, ".txt", ".json")):
+                found.append(prefix + name)  # what a file of this name has said is not gone
         for name in files:
             if name.startswith("."):
                 continue

@@ -51,7 +51,7 @@ def tables_in(folder: Folder) -> list[str]:
         for path in found
         if path.name.lower() in PUBLISHED and _has_columns(folder.root / path)
     ]
-    return [path.as_posix() for path in sorted(known) if not (folder.root / path).is_dir()]
+    return [path.as_posix() for path in sorted(known)]
 
 
 def _has_columns(path: Path) -> bool:

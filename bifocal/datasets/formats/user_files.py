@@ -156,7 +156,7 @@ class _Reader:
             try:
                 self.tables.append(read_caption_table(self.folder.root, name, self.how.encoding))
             except ValueError as error:
-                if self.how.needs_captions:
+                if self.how.needs_captions and not (self.folder.root / name).is_dir():
                     raise
                 self.unread.append(name)
                 self.rejected.append(RejectedEntry("caption", name, f"not read: {error}"))

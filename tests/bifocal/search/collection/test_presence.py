@@ -101,16 +101,21 @@ def test_a_folder_that_cannot_be_listed_keeps_its_images(prune: bool) -> None:
         b"image,caption,price\n",
         b"im",
         b"image,caption,price\n0.jpg,a d\xe9g,5\n1.jpg,b\n2.jpg,c\n",
+        None,
     ],
 )
-def test_a_table_that_cannot_be_read_keeps_captions_and_values(broken: bytes) -> None:
+def test_a_table_that_cannot_be_read_keeps_captions_and_values(broken: bytes | None) -> None:
     names = ["0.jpg", "1.jpg"]
     with photos(names) as root:
         table = root / "captions.csv"
         table.write_text("image,caption,price\n0.jpg,a dog,5\n1.jpg,a cat,6\n")
         first = files_source(root, root)
         previous = collected(root, first)
-        table.write_bytes(broken)
+        if broken is None:
+            table.unlink()
+            table.mkdir()
+        else:
+            table.write_bytes(broken)
         second = files_source(root, root)
         assert second.unread
         captions, metadata = with_former_values(
@@ -119,7 +124,7 @@ def test_a_table_that_cannot_be_read_keeps_captions_and_values(broken: bytes) ->
         assert captions["0.jpg"] == ["a dog"]
         if metadata is not None:
             assert metadata.column("meta.price").to_pylist() == [5, 6]
-        table.unlink()  # that is information
+        (table.rmdir if table.is_dir() else table.unlink)()  # that is information
         assert not files_source(root, root).unread
 
 
@@ -133,9 +138,12 @@ def test_a_text_that_cannot_be_read_is_unknown_and_a_missing_one_is_gone(suffix:
         file.unlink()
         file.symlink_to("elsewhere")
         assert files_source(root, root).unread_captions == {"0.jpg"}
+        file.unlink()
+        file.mkdir()
+        assert files_source(root, root).unread_captions == {"0.jpg"}
         (root / "captions.csv").symlink_to("elsewhere.csv")
         assert files_source(root, root).unread == ["captions.csv"]
-        file.unlink()
+        file.rmdir()
         assert not files_source(root, root).unread_captions
 
 
