@@ -177,7 +177,7 @@ def gain_check(
     if low > 0:
         cost = "two seeds of one recipe may differ by as much"
     elif gain > 0:
-        cost = "a loss of as much is not ruled out; more test images, or fewer looks, narrow it"
+        cost = "smaller losses are not ruled out; more test images, or fewer looks, raise the bound"
     else:
         cost = "no min_gain accepts it: it measures no gain"
     setting = f"min_gain: {_rounded(low - abs(low) / 100 - 1e-9, up=False)}" if gain > 0 else ""

@@ -29,8 +29,8 @@ class EmbedCollectionParams(Params):
     )
     feature_bytes: int = Field(
         ge=0,
-        description="most bytes of an image's features of the backbone that the collection "
-        "keeps, so that another model with this backbone needs no image; 0 keeps none",
+        description="limit of the features of a frozen backbone that the collection stores, in "
+        "bytes per image; another model with this backbone then needs no image; 0 for none",
     )
     batch_size: int = Field(ge=1, description="images per forward pass")
     items_per_shard: int = Field(

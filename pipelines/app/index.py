@@ -78,8 +78,8 @@ SHOWN = 20
 @click.option(
     "--no-features",
     is_flag=True,
-    help="Do not keep the features of the backbone, about 6 kB of an image, with which another "
-    "--run of the same backbone needs no image.",
+    help="Do not store the features of the backbone, about 6 kB per image. With them, another "
+    "--run with the same backbone needs no image.",
 )
 @click.option(
     "--dry-run", "is_dry", is_flag=True, help="Print what an index would do, and write nothing."
