@@ -105,7 +105,7 @@ def _facts(rules: "PromotionPolicy") -> Iterator[tuple[str, str]]:
     if run := last_pipeline_run(project or "bifocal"):
         start = datetime.fromtimestamp(run.info.start_time / 1000, UTC)
         minutes = run.data.metrics.get("duration_seconds", 0) / 60
-        state = f"{run.info.status.lower()}{f' in {minutes:.0f} minutes' if minutes else ''}"
+        state = f"{run.info.status.lower()}{f' in {minutes:.0f} min' if minutes else ''}"
         yield "last run", f"{run.info.run_name}, {start:%Y-%m-%d %H:%M} UTC, {state}"
     if project:
         yield "next run", "; ".join(_next_runs(project)) or "none: no line in crontab"
