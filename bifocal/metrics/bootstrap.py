@@ -61,15 +61,14 @@ def mean_interval(
     *,
     resamples: int,
     seed: int,
-    level: float = 0.95,
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of the mean of per-query values (Q,)."""
+    """Return the 95 % bootstrap interval of the mean of per-query values (Q,)."""
     rows = torch.from_numpy(np.unique(np.asarray(image_ids), return_inverse=True)[1])
     totals = torch.zeros(int(rows.max()) + 1, dtype=torch.float64).index_add_(
         0, rows, torch.from_numpy(values)
     )
     means = bootstrap_means(totals.unsqueeze(1), rows.bincount().unsqueeze(1), resamples, seed)
-    return percentile_interval(means.squeeze(1), level)
+    return percentile_interval(means.squeeze(1), 0.95)
 
 
 def percentile_interval(resampled: Tensor, level: float) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """ONNX graphs in onnxruntime."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,10 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
         ) from error
 
 
-def default_threads(environment: Mapping[str, str] = os.environ) -> int:
+def default_threads() -> int:
     """Return ``OMP_NUM_THREADS``, which Spark sets and onnxruntime does not read, or 0 for one
     thread per core."""
-    value = environment.get("OMP_NUM_THREADS", "")
+    value = os.environ.get("OMP_NUM_THREADS", "")
     return int(value) if value.isdecimal() else 0
 
 

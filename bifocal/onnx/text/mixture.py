@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+MIN_SCALE = 1e-3
+"""Smallest scale of a center, relative to the standard deviation of the data."""
 
 
 @dataclass
@@ -62,7 +64,6 @@ def fit_mixture(
     laplacian: bool,
     seed: int,
     iterations: int,
-    min_scale: float = 1e-3,
 ) -> tuple[Mixture, list[float]]:
     """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each
     mean ln p(x)."""
@@ -79,7 +80,7 @@ def fit_mixture(
     start = KMeans(centers, random_state=seed, n_init=1).fit(x, sample_weight=counts)
     probabilities = np.eye(centers)[start.labels_]
     order = np.argsort(x, axis=0, kind="stable") if laplacian else None
-    lower_bound = min_scale * x.std(axis=0)
+    lower_bound = MIN_SCALE * x.std(axis=0)
     mixture, history = _maximize(x, counts, probabilities, order, lower_bound), []
     for _ in track(range(iterations), "fit mixture"):
         joint = mixture.log_joint(x)

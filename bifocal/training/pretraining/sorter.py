@@ -16,17 +16,17 @@ from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.schedules import Constant, Schedule
 
-HELD_OUT_VECTORS = 10_000
+HELD_OUT_VECTORS, BATCH_SIZE = 10_000, 512
 Draw = Callable[[int, int, Generator], Tensor]
 """``draw(count, length, generator)`` returns score vectors (count, length)."""
 
 
-def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
+def rank_l1(sorter: nn.Module, scores: Tensor) -> float:
     """Mean absolute error of a sorter's ranks for scores (count, n), divided by n, as in thesis
     table 5.1."""
     error = 0.0
     with torch.no_grad():
-        for batch in scores.split(batch_size):
+        for batch in scores.split(BATCH_SIZE):
             error += float((sorter(batch) - exact_ranks(batch)).abs().double().sum())
     return error / scores.numel() / scores.shape[-1]
 
