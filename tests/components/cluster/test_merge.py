@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.features import FeatureStore
-from bifocal.features.readers import image_arrays
 from components.__main__ import main
 from components.cluster.steps import MERGE
 from components.extract_features.spec import COMPONENT as EXTRACT
@@ -134,29 +133,6 @@ def test_missing_duplicate_and_incompatible_shards_are_errors(folder: Path, tmp_
     assert not (tmp_path / "merged").exists()
     merge_shards(tmp_path / "merged", one, two)
     assert len(FeatureStore(tmp_path / "merged")) == 17
-
-
-def test_killed_shard_resumes_after_its_last_complete_file(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extract(folder, tmp_path / "uninterrupted", "2/2")
-    read, calls = image_arrays._read, []
-
-    def die_late(path: Path, **options: Any) -> Any:
-        calls.append(path.name)
-        if len(calls) == 8:
-            raise KeyboardInterrupt
-        return read(path, **options)
-
-    monkeypatch.setattr(image_arrays, "_read", die_late)
-    with pytest.raises(KeyboardInterrupt):
-        extract(folder, tmp_path / "killed", "2/2")
-    extract(folder, tmp_path / "killed", "2/2")
-    assert (
-        len(calls) - 8 == 1 + 9 - 4
-    )  # one read for D, then the images that are not in the complete file of 4
-    for path in (tmp_path / "uninterrupted").glob("*.arrow"):
-        assert path.read_bytes() == (tmp_path / "killed" / path.name).read_bytes()
 
 
 def test_training_in_a_shard_is_an_error(folder: Path, tmp_path: Path) -> None:
