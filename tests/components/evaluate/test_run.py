@@ -211,12 +211,6 @@ def test_only_listed_evaluators_run(
     assert (tmp_path / "metrics" / "semantic_curves.csv").read_text() == "R,NDCG\n"
 
 
-def test_reason_of_skipped_evaluator_is_reported(evaluated: Path) -> None:
-    page = (evaluated / "report" / "index.html").read_text()
-    assert "The regions are cells of a grid, not proposals." in page
-    assert "No phrase is the name of a category." in page
-
-
 def test_evaluator_takes_another_localizer(artifacts: Path, tmp_path: Path) -> None:
     pointing = {"name": "PointingGame", "localizer": {"name": "BEANHeatmap", "k": 2}}
     scalars = evaluate(artifacts, tmp_path, evaluators=[pointing])

@@ -3,15 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from bifocal.datasets.corpora import (
-    COCO,
-    COCOInstances,
-)
+from bifocal.datasets.corpora import COCO, COCOInstances
 from tests.rehearsals.papers.layouts.coco import write_annotations
-from tests.rehearsals.papers.layouts.karpathy import (
-    coco_id,
-    write_coco,
-)
+from tests.rehearsals.papers.layouts.karpathy import coco_id, write_coco
 from tests.rehearsals.papers.pictures import Picture, draw
 
 UNUSED = Path("unused")
