@@ -109,14 +109,14 @@ def check_header(image: Image.Image, file: IO[bytes], size: int, max_pixels: int
             )
     elif image.format in ("JPEG", "MPO"):
         file.seek(0)
-        if (scans := _scans(file.read())) > MAX_SCANS:
+        if (scans := count_scans(file.read())) > MAX_SCANS:
             raise LargeImageError(
                 f"too large: a JPEG of {scans} scans, at most {MAX_SCANS} are accepted"
             )
     file.seek(position)
 
 
-def _scans(jpeg: bytes) -> int:
+def count_scans(jpeg: bytes) -> int:
     """Return the number of scans of a JPEG's first image."""
     position = scans = 0
     while (marker := MARKER.search(jpeg, position)) is not None and marker.group()[1] != 0xD9:

@@ -25,6 +25,7 @@ from bifocal.serving.service.pictures import (
     Decoders,
     NoImageError,
     ThumbnailCache,
+    decode_quick,
     file_state,
     media_type,
     opened,
@@ -69,11 +70,10 @@ class Handlers:
         self.threads, self._registry = Threads(settings.threads), Turns(1)
         self.reloader = Reloader(source, self.threads, deletions, self._use)
         limits = settings.limits
-        # A file of a client that is decoded for long delays other files of clients, but not the
-        # pictures of the page.
-        self.uploads, self.pictures = (
+        # A large file of a client delays no small one, and neither the pictures of the page.
+        self.uploads, self.large_uploads, self.pictures = (
             Decoders(settings.decoders, limits.decode_seconds, limits.decoded_bytes)
-            for _ in range(2)
+            for _ in range(3)
         )
         self.comparison: Comparison | None = None
         if candidate is not None:
@@ -228,7 +228,10 @@ class Handlers:
             raise HTTPException(400, "the body is empty: send an image file")
         limits = self.settings.limits
         most = limits.pixels or None, limits.image_bytes or MAX_BYTES, UPLOADS
-        return await self.uploads.run(decode_pixels, upload, model.embedder.preprocessing, *most)
+        arguments = upload, model.embedder.preprocessing, *most
+        if (decoded := await self.uploads.run(decode_quick, *arguments)) is not None:
+            return decoded
+        return await self.large_uploads.run(decode_pixels, *arguments)
 
     async def browse(self, request: BrowseRequest) -> ItemPage:
         """Return a page of the collection, the newest first."""

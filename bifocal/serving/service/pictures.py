@@ -7,26 +7,29 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from PIL import Image
 from starlette.exceptions import HTTPException
 
-from bifocal.onnx.image_limits import max_pixels
+from bifocal.onnx.image_limits import count_scans, max_pixels
 from bifocal.onnx.images import (
     LargeImageError,
     UnsupportedImageError,
     decode_image,
     open_header,
 )
+from bifocal.onnx.pixels import DecodedImage, decode_pixels
 from bifocal.serving.service.turns import Turns
 
 SIDES = (256, 512, 1024)
 """Longest sides of a thumbnail, pixels."""
 QUALITY = 80
 NICENESS = 5
+QUICK_PIXELS = 2**24
+"""Pixels of a file whose decoding does not delay other clients for long."""
 STATM = Path("/proc/self/statm")
 """Memory of this process on Linux, in pages; the memory of other systems is not limited."""
 Opener = Callable[[], BufferedReader]
@@ -170,6 +173,14 @@ class ThumbnailCache:
 
     def _remove(self, item_id: str, side: int) -> None:
         self._size -= len(self._kept.pop((item_id, side), (0, b""))[1])
+
+
+def decode_quick(file: bytes, preprocessing: Any, *limits: Any) -> DecodedImage | None:
+    """Return ``decode_pixels`` of a file with few pixels, None for others; four scans of a JPEG
+    count as one more image."""
+    with open_header(BytesIO(file), *limits) as image:
+        price = image.width * image.height * (1 + count_scans(file) // 4)
+    return decode_pixels(file, preprocessing, *limits) if price <= QUICK_PIXELS else None
 
 
 def media_type(file: BufferedReader) -> str:

@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -14,8 +15,10 @@ from bifocal.onnx.images import image_formats
 from bifocal.onnx.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.models import SearchRelease
+from bifocal.serving.service.pictures import Decoders
 from bifocal.serving.service.settings import Settings
 from tests.bifocal.serving.runs import LoadedSource
+from tests.rehearsals.attack.inputs import many_scans
 
 SEARCH, INFER = "/api/v1/search/image", "/v2/models/bifocal/infer"
 
@@ -105,6 +108,42 @@ def test_files_within_the_limits_are_accepted(client: TestClient) -> None:
         SEARCH, content=encoded(1, 200), headers={"content-type": "multipart/form-data; boundary=x"}
     )
     assert answer.status_code == 415
+
+
+def test_a_large_file_waits_for_other_large_files_only(
+    served: SearchRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scans of a JPEG count, which take its time."""
+    few, lanes = BytesIO(), list[tuple[Decoders, str]]()
+    Image.linear_gradient("L").resize((2000, 3000)).convert("RGB").save(few, "JPEG")
+    many = many_scans(progressive(few.getvalue()), 40)
+    run = Decoders.run
+
+    async def noted(decoders: Decoders, decode: Any, *arguments: Any) -> Any:
+        lanes.append((decoders, decode.__name__))
+        return await run(decoders, decode, *arguments)
+
+    monkeypatch.setattr(Decoders, "run", noted)
+    with TestClient(
+        create_app(LoadedSource(served), Settings()), base_url="http://localhost"
+    ) as opened:
+        for body in (few.getvalue(), many, encoded(5000, 5000)):
+            answer = opened.post(SEARCH, content=body, headers={"content-type": "image/png"})
+            assert answer.status_code == 200
+    first, second, third, fourth, fifth = lanes
+    assert [name for _, name in lanes] == ["decode_quick"] * 2 + [
+        "decode_pixels",
+        "decode_quick",
+        "decode_pixels",
+    ]
+    assert first[0] is second[0] is fourth[0]
+    assert third[0] is fifth[0] is not first[0]
+
+
+def progressive(jpeg: bytes) -> bytes:
+    file = BytesIO()
+    Image.open(BytesIO(jpeg)).save(file, "JPEG", progressive=True)
+    return file.getvalue()
 
 
 def test_all_images_of_a_request_have_a_limit_of_pixels(client: TestClient) -> None:
