@@ -3,11 +3,13 @@
 import posixpath
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from PIL import Image
 
 from bifocal.datasets.base import SPLITS, UNCAPTIONED
 from bifocal.datasets.remote_files import is_address, local_copy
@@ -20,8 +22,9 @@ from bifocal.datasets.tables import (
     PHRASES,
     read_table,
 )
-from bifocal.durable import path_inside
+from bifocal.durable import open_inside, path_inside
 from bifocal.onnx.files import read_json, typed
+from bifocal.onnx.images import decode_image
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,23 @@ class Dataset:
         if self.image_address is not None:
             return local_copy(posixpath.join(self.image_address, path), self._digests[image_id])
         return path_inside(self.image_root, path, caches=True, follow_links=self.follow_links)
+
+    def open(self, image_id: str) -> BufferedReader:
+        """Open the file of an image once, below its folder; the errors are those of
+        ``image_path``."""
+        path = self.image_path(image_id)
+        if self.image_address is not None:
+            return path.open("rb")
+        name, links = str(self._paths[image_id]), self.follow_links
+        return open_inside(self.image_root, name, caches=True, follow_links=links)
+
+    def open_image(self, image_id: str, side: int | None = None) -> Image.Image:
+        """Decode the file of an image, see ``bifocal.onnx.images.open_image``."""
+        with self.open(image_id) as file:
+            try:
+                return decode_image(file, None, side)
+            except ValueError as error:
+                raise ValueError(f"{self._paths[image_id]}: {error}") from error
 
     @cached_property
     def _digests(self) -> dict[str, str]:

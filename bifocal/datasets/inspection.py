@@ -13,7 +13,6 @@ from bifocal.datasets.base import META, UNCAPTIONED
 from bifocal.datasets.duplicates import DuplicatePair, near_duplicates, shared_captions
 from bifocal.datasets.splits import missing_splits
 from bifocal.draws import drawn_rows
-from bifocal.onnx.images import open_image
 
 Severity = Literal["error", "warning", "note"]
 EXAMPLES = 20
@@ -146,9 +145,7 @@ def _near_duplicates(dataset: Dataset, limit: int) -> list[DuplicatePair]:
     drawn = [ids[row] for row in drawn_rows(ids, limit, 0)]
     if len(drawn) < 2:
         return []
-    pairs = near_duplicates(
-        drawn, drawn, lambda image_id, side: open_image(dataset.image_path(image_id), side=side)
-    )
+    pairs = near_duplicates(drawn, drawn, dataset.open_image)
     return [pair for pair in pairs if pair.first < pair.second]
 
 

@@ -16,7 +16,6 @@ from bifocal.features.base import BoxExtractor, FeatureExtractor, ImageRegions
 from bifocal.features.boxes import CellExtractor, extract_cells, training_boxes
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.writer import FeatureWriter
-from bifocal.onnx.images import open_image
 from bifocal.progress import track
 
 CPU_BATCH = 4
@@ -90,7 +89,7 @@ class NetworkFeatures:
             yield list(islice(images, size))
 
     def _preprocess(self, image_id: str) -> Any:
-        image = open_image(self.dataset.image_path(image_id), side=self.extractor.decoded_side)
+        image = self.dataset.open_image(image_id, self.extractor.decoded_side)
         if isinstance(self.extractor, BoxExtractor):
             return self.extractor.preprocess(image, self._truth.get(image_id))
         return self.extractor.preprocess(image)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.features.store import IMAGE_FILES, FeatureStore, RegionBatch
-from bifocal.onnx.images import open_image
 from bifocal.onnx.pixels import DECODED_SCALE, resized_size
 from bifocal.processors import usable_decoders
 
@@ -78,7 +77,7 @@ class ImageFileStore(FeatureStore):
 
     def _read(self, row: int) -> NDArray[np.uint8]:
         side = DECODED_SCALE * self.preprocessing["size"]
-        image = open_image(self.dataset.image_path(self.image_ids[row]), side=side)
+        image = self.dataset.open_image(self.image_ids[row], side)
         width, height = self._sizes[row].tolist()
         if image.size != (width, height):
             image = image.resize(

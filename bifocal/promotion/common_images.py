@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
-from PIL import Image
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.duplicates import near_duplicates
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore
-from bifocal.onnx.images import open_image
 from bifocal.promotion.exported_model import ExportedModel
 
 UNKNOWN = ""
@@ -126,8 +124,7 @@ def _near_duplicates(dataset: Dataset, images: pd.DataFrame) -> tuple[set[str], 
             "another split"
         ]
 
-    def read(image_id: str, side: int) -> Image.Image:
-        return open_image(dataset.image_path(image_id), side=side)
-
-    pairs = near_duplicates(images["image_id"].tolist(), others["image_id"].tolist(), read)
+    pairs = near_duplicates(
+        images["image_id"].tolist(), others["image_id"].tolist(), dataset.open_image
+    )
     return {pair.first for pair in pairs}, []

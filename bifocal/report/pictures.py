@@ -154,10 +154,10 @@ class Thumbnails:
         """Return the image, decoded at a lower resolution if each side keeps at least ``side``
         pixels."""
         try:
-            path = self.dataset.image_path(image_id)
+            self.dataset.image_path(image_id)
         except ValueError:
             return Image.new("RGB", (THUMBNAIL_SIDE, THUMBNAIL_SIDE), (128, 128, 128))
-        return open_image(path, side=side)
+        return self.dataset.open_image(image_id, side)
 
 
 def _data_uri(image: Image.Image, encoding: str, **options: object) -> str:

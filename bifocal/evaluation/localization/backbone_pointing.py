@@ -205,7 +205,8 @@ def _draw(captions: list[str], rng: np.random.Generator) -> str:
 
 
 def _content(subject: Subject, image: str) -> bytes:
-    return subject.dataset.image_path(image).read_bytes()
+    with subject.dataset.open(image) as file:
+        return file.read()
 
 
 def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:

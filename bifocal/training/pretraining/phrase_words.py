@@ -20,7 +20,6 @@ from bifocal.datasets import Dataset
 from bifocal.datasets.prefetch import prefetch
 from bifocal.features.extractors.grid import Grid
 from bifocal.metrics import mean_average_precision
-from bifocal.onnx.images import open_image
 from bifocal.training.checkpoints import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.precision import autocast_for
@@ -188,7 +187,7 @@ class _PhraseWordsTask(TrainingTask[Examples]):
         if image_id in self.decoded:
             return self.decoded[image_id]
         pixels: NDArray[np.uint8] = self.extractor.preprocess(
-            open_image(self.dataset.image_path(image_id))
+            self.dataset.open_image(image_id)
         ).numpy()
         if pixels.nbytes * len(self.decoded) < MAX_DECODED_BYTES:
             self.decoded[image_id] = pixels
@@ -215,7 +214,7 @@ def _evaluate(
     targets = WordTargets(dataset, words, image_ids)
     _, height, width = extractor.map_shape
     pixels = torch.stack(
-        [extractor.preprocess(open_image(dataset.image_path(image_id))) for image_id in image_ids]
+        [extractor.preprocess(dataset.open_image(image_id)) for image_id in image_ids]
     )
     cell_scores, scene_scores = [], []
     for batch in pixels.split(EVALUATED_AT_ONCE):

@@ -1,5 +1,6 @@
 """Datasets in memory: splits, image files, consistency of the tables."""
 
+import shutil
 from dataclasses import replace
 
 import pandas as pd
@@ -9,6 +10,7 @@ from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.tables import IMAGES, write_table
+from bifocal.durable import inside
 from tests.bifocal.datasets.small import SETTINGS
 
 
@@ -35,6 +37,28 @@ def test_copied_images_move_with_the_dataset(tmp_path, corpus):
     path = read_dataset(moved).image_path("test")
     assert path.is_relative_to(moved)
     assert path.read_bytes() == (corpus.image_root / "test" / "a.jpg").read_bytes()
+
+
+def test_an_image_that_is_a_link_out_now_is_not_opened(tmp_path, corpus, monkeypatch):
+    """Also if the link takes its place after the look at its path."""
+    (tmp_path / "dataset").mkdir()
+    write_dataset(tmp_path / "dataset", "Custom", corpus, **{**SETTINGS, "copy_images": True})
+    dataset = read_dataset(tmp_path / "dataset")
+    file = dataset.image_path("test")
+    secret = file.rename(tmp_path / "secret.jpg")
+    shutil.copyfile(secret, file)
+    assert dataset.open_image("test").size
+    look = inside.path_inside
+
+    def exchange(*arguments, **options):
+        found = look(*arguments, **options)
+        file.unlink(missing_ok=True)
+        file.symlink_to(secret)
+        return found
+
+    monkeypatch.setattr(inside, "path_inside", exchange)
+    with pytest.raises((OSError, ValueError)):
+        dataset.open_image("test")
 
 
 def test_corpus_without_files_has_no_paths(tmp_path, corpus):
