@@ -130,8 +130,6 @@ def typed(form: Any, value: Any, name: str = "it") -> Any:
     for option in inner if kind is UnionType else ():
         with suppress(ValueError):
             return typed(option, value, name)
-    if form is Any:
-        return value
     types = (int, float) if kind is float else (kind,)
     if not isinstance(value, types) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{name} is {str(value)[:80]!r}, expected {form}")

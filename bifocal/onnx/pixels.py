@@ -49,7 +49,7 @@ def file_size(image: ImageFile) -> int:
 def gray_image() -> str:
     """Return a small image of one color, as an example."""
     file = BytesIO()
-    Image.new("RGB", (8, 8), "gray").save(file, "PNG")
+    Image.new("RGB", (8, 8), "gray").save(file, "JPEG")
     return base64.b64encode(file.getvalue()).decode()
 
 
@@ -151,15 +151,8 @@ def read_pixels(
 
 def tried(preprocessing: dict[str, Any]) -> dict[str, Any]:
     """Return arguments of ``read_pixels`` that read an image; raise its error for others."""
-    read_pixels(sample(), **preprocessing)
+    read_pixels(gray_image(), **preprocessing)
     return preprocessing
-
-
-def sample() -> bytes:
-    """Return the file of a small photograph."""
-    buffer = BytesIO()
-    Image.new("RGB", (1, 1)).save(buffer, "JPEG")
-    return buffer.getvalue()
 
 
 def resized_pixels(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.onnx.files import read_json, typed
-from bifocal.onnx.pixels import ImageFile, file_bytes, read_squares, sample
+from bifocal.onnx.pixels import ImageFile, file_bytes, gray_image, read_squares
 from bifocal.onnx.pointing.similarity import open_similarity
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.captions import unknown_words
@@ -126,7 +126,7 @@ class HeadDescription(HeadValues):
     interpolation: str
 
     def __post_init__(self) -> None:
-        read_squares(sample(), self.sizes, self.interpolation)
+        read_squares(file_bytes(gray_image()), self.sizes, self.interpolation)
 
 
 @dataclass(frozen=True)

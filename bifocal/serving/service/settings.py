@@ -48,7 +48,7 @@ class Settings:
     originals: bool = False  # send image files as they are: their EXIF data may name a place
     threads: int = 2  # requests that are computed at a time
     decoders: int = (
-        1  # processes that decode files of clients, and as many for images of the collection
+        1  # processes that decode small files of clients, large ones, and those of the collection
     )
 
 

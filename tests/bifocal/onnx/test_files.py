@@ -202,7 +202,7 @@ def changed(content: Any, place: tuple[Any, ...], value: Any) -> Any:
     return copy
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_another_form_of_json_is_named_by_one_error(kept: Kept, data: st.DataObject) -> None:
     kind, folder, files = kept
