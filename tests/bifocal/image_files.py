@@ -80,3 +80,10 @@ def png_of(
     animation = chunk(b"acTL", struct.pack(">II", frames, 0)) if frames else b""
     pixels = chunk(b"IDAT", zlib.compress(data))
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + animation + pixels + chunk(b"IEND", b"")
+
+
+def with_scans(jpeg: bytes, scans: int, *segments: bytes) -> bytes:
+    """Repeat the last scan of a progressive JPEG, behind further segments, up to a number of
+    scans."""
+    last = jpeg[jpeg.rindex(b"\xff\xda") : -2]
+    return jpeg[:-2] + b"".join(segments) + (scans - jpeg.count(b"\xff\xda")) * last + jpeg[-2:]

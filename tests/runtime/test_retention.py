@@ -5,7 +5,6 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,9 +161,7 @@ def test_units_of_a_shared_store_have_the_name_of_the_output(tmp_path: Path) -> 
     assert len(list((tmp_path / "features").iterdir())) == 4 - len(due)
 
 
-def test_checkpoints_of_a_running_training_stay(
-    s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_of_a_running_training_stay(s3: None, tmp_path: Path) -> None:
     for name in ("a" * 32, "b" * 32, "notes"):
         (tmp_path / name / "process").mkdir(parents=True)
         (tmp_path / name / "index.json").write_text(json.dumps({"embedding/last": "process/1"}))

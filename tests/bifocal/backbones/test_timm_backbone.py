@@ -14,16 +14,6 @@ SIZES = ((64, 64), (97, 48), (41, 70), (200, 61))
 """Width and height."""
 
 
-class InputsOf:
-    def __init__(self, module: torch.nn.Module) -> None:
-        module.register_forward_hook(self.keep)
-
-    def keep(
-        self, module: torch.nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor
-    ) -> None:
-        self.last = inputs[0]
-
-
 def images() -> list[Image.Image]:
     random = np.random.default_rng(0)
     return [Image.fromarray(random.integers(0, 256, (h, w, 3), dtype=np.uint8)) for w, h in SIZES]

@@ -89,7 +89,7 @@ def test_inconsistent_tables_are_rejected(tmp_path, corpus):
         read_dataset(tmp_path)
 
 
-def test_dataset_without_labels_has_no_table(tmp_path, photograph):
+def test_dataset_without_labels_has_no_table(tmp_path):
     scenes = Scenes(train=3, val=1, test=1, size=64).read(tmp_path / "images")
     write_dataset(tmp_path, "Scenes", replace(scenes, labels=()), **SETTINGS)
     assert not (tmp_path / "labels.parquet").exists()

@@ -23,7 +23,7 @@ from bifocal.onnx.images import (
     open_image,
 )
 from tests.bifocal.color_profiles import SRGB, swapped_profile
-from tests.bifocal.image_files import png_of, segment
+from tests.bifocal.image_files import png_of, segment, with_scans
 
 LIMIT = 50_000_000
 WIDTH, HEIGHT = 24, 16
@@ -238,19 +238,10 @@ def test_a_heic_photograph_names_the_extra_that_is_missing(
 
 
 def jpeg_of(scans: int, *, comment: bytes = b"") -> bytes:
-    """A progressive JPEG whose last scan is repeated, up to a number of scans."""
+    """A progressive JPEG of a number of scans."""
     buffer = BytesIO()
     Image.linear_gradient("L").resize((64, 64)).save(buffer, "JPEG", progressive=True)
-    file = buffer.getvalue()
-    starts = [
-        position for position in range(len(file)) if file[position : position + 2] == b"\xff\xda"
-    ]
-    return (
-        file[:-2]
-        + segment(0xFE, comment)
-        + (scans - len(starts)) * file[starts[-1] : -2]
-        + file[-2:]
-    )
+    return with_scans(buffer.getvalue(), scans, segment(0xFE, comment))
 
 
 def test_scans_of_a_jpeg_are_limited_and_a_comment_hides_none() -> None:

@@ -80,10 +80,6 @@ class Runs:
         return self.call
 
 
-def instance() -> Runs:
-    return Runs(print)
-
-
 ATTACKS: dict[str, bytes] = {
     "a call": pickle.dumps(Runs(subprocess.run, "touch pwned")),
     "a call of protocol 2": pickle.dumps(Runs(eval, "1/0"), protocol=2),

@@ -83,7 +83,7 @@ def test_random_rectangles_have_one_size_in_a_step_and_many_places(
     assert len(places) > 3 * len(sizes)
 
 
-def test_random_rectangles_need_a_square_map(inputs: TrainingInputs) -> None:
+def test_random_rectangles_need_a_square_map() -> None:
     stored: Any = SimpleNamespace(features=SimpleNamespace(pixels=False, regions=7))
     with pytest.raises(ValueError, match="the features have 7 regions"):
         RandomRectangle().prepare(stored)

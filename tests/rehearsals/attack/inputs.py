@@ -18,7 +18,7 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from tests.bifocal.image_files import png_of
+from tests.bifocal.image_files import png_of, with_scans
 from tests.bifocal.serving.server import JSON, Server
 from tests.rehearsals.attack.loop import loop_attacks
 from tests.rehearsals.attack.protocol import (
@@ -135,7 +135,7 @@ def slow_images() -> list[tuple[bytes, str]]:
     frames = [Image.new("P", (300, 300), index % 255) for index in range(900)]
     frames[0].save(gif, "GIF", save_all=True, append_images=frames[1:])
     return [
-        (many_scans(jpeg.getvalue()), "image/jpeg"),
+        (with_scans(jpeg.getvalue(), 99), "image/jpeg"),
         (bmp.getvalue(), "image/bmp"),
         (gif.getvalue(), "image/gif"),
     ]
@@ -145,13 +145,6 @@ def send_slow_images(server: Server) -> Statuses:
     return send_all(
         server, (upload(content, kind) for _ in range(3) for content, kind in slow_images())
     )
-
-
-def many_scans(jpeg: bytes, most: int = 99) -> bytes:
-    """Repeat the last scan of a progressive JPEG."""
-    start = jpeg.rindex(b"\xff\xda")
-    scan = jpeg[start:-2]
-    return jpeg[:start] + scan * (most - jpeg.count(b"\xff\xda") + 1) + jpeg[-2:]
 
 
 def send_broken_images(server: Server) -> Statuses:

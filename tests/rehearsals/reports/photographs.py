@@ -20,9 +20,9 @@ TAKEN, DIGITIZED, CHANGED = 0x9003, 0x9004, 0x0132
 COPIED = datetime(2024, 3, 3, 12)
 
 
-def with_exif(block: bytes, number: int = 0) -> bytes:
+def with_exif(block: bytes) -> bytes:
     """Return a JPEG with an EXIF block."""
-    jpeg = photo(number)
+    jpeg = photo(0)
     return jpeg[:2] + segment(0xE1, block) + jpeg[2:]
 
 

@@ -46,13 +46,10 @@ def tried(fault: str, title: str, source: str, shown: Any, others: st.SearchStra
     return add
 
 
-def table(world: World, rows: list[str], header: str = "image,caption", **how: Any) -> Source:
+def table(world: World, rows: list[str], header: str = "image,caption") -> Source:
     """Write a table beside four photographs; return what an index reads."""
     world.photos("photos", len(NAMES))
-    lines = "\n".join([header, *rows, ""]) if header else "\n".join([*rows, ""])
-    world.write(
-        f"photos/{how.get('file', 'captions.csv')}", lines.encode(how.get("encoding", "utf-8"))
-    )
+    world.write("photos/captions.csv", "\n".join([header, *rows, ""]))
     return indexed(world)
 
 
@@ -60,9 +57,9 @@ def indexed(world: World, name: str = "photos") -> Source:
     return files_source(world.folder / name, world.folder / "collection")
 
 
-def trained(world: World, name: str = "photos", **how: Any) -> UserFiles:
-    how = {"needs_captions": True, **how}
-    return read_user_files(world.folder / name, world.folder / "unpacked", Reading(**how))
+def trained(world: World, name: str = "photos") -> UserFiles:
+    how = Reading(needs_captions=True)
+    return read_user_files(world.folder / name, world.folder / "unpacked", how)
 
 
 @tried(

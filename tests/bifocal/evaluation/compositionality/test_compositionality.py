@@ -47,9 +47,7 @@ def test_a_bag_of_words_is_at_chance_where_the_words_stay(
     assert 0 <= relation["low"] <= relation["accuracy"] <= relation["high"] <= 100
 
 
-def test_a_model_of_pairs_is_scored_like_its_score_matrix(
-    subject: Subject, grounding_subject: Subject
-):
+def test_a_model_of_pairs_is_scored_like_its_score_matrix(grounding_subject: Subject):
     choices = edited_captions(grounding_subject.split.captions).head(30)
     margins = score_margins(grounding_subject, choices)
     model, pairs = grounding_subject.model, grounding_subject.pairs

@@ -52,9 +52,7 @@ def test_requests_at_a_time_are_limited(
         assert statuses == [200]
 
 
-def test_an_address_has_a_part_of_all_requests(
-    source: LoadedSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_has_a_part_of_all_requests(source: LoadedSource) -> None:
     with client(source, max_requests_of_address=0) as opened:
         assert opened.get("/api/v1/info").status_code == 429
         assert opened.get("/readyz").status_code == 200
