@@ -55,6 +55,10 @@ class DamagedFileError(ValueError):
     """A file does not have what its program wrote."""
 
 
+class UnsupportedError(ValueError):
+    """A file is whole, and asks for what this version does not do."""
+
+
 def read_whole(file: Path, read: Callable[[Path], T]) -> T:
     """Return ``read(file)`` of a file or folder; ``DamagedFileError`` with its name if it cannot be
     read."""
@@ -62,7 +66,7 @@ def read_whole(file: Path, read: Callable[[Path], T]) -> T:
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise ValueError("a named pipe or a device, expected a file")
         return read(file)
-    except (FileNotFoundError, DamagedFileError):
+    except (FileNotFoundError, DamagedFileError, UnsupportedError):
         raise
     except Exception as error:  # NumPy, Arrow, faiss and JSON have classes of their own
         reason = (str(error).splitlines() or [type(error).__name__])[0][:160]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bifocal.onnx.files import read_json
+from bifocal.onnx.files import UnsupportedError, read_json
 from bifocal.onnx.pixels import DECODED_SCALE, tried
 from bifocal.onnx.sessions import Array
 from bifocal.onnx.text.captions import pad_ids
@@ -50,7 +50,7 @@ def read_preprocessing(directory: Path) -> tuple[dict[str, Any], Array, Array]:
     height, width = config["size"] if isinstance(config["size"], list) else 2 * [config["size"]]
     mode = config.get("resize_mode", "shortest")
     if height != width or mode not in ("shortest", "squash"):
-        raise ValueError(
+        raise UnsupportedError(
             f"{directory / IMAGES / PREPROCESSING} has the size {height} x {width} and the "
             f"resize_mode {mode!r}: expected a square, and shortest or squash"
         )
