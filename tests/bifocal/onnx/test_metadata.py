@@ -222,19 +222,10 @@ def test_tiff_is_turned_once(mode: str, compression: str | None, turn: int) -> N
         file, "TIFF", compression=compression, tiffinfo={0x0112: turn}
     )
     image = np.asarray(read(file.getvalue())[0])[..., 0]
-    corner = {
-        1: (0, 0),
-        2: (0, -1),
-        3: (-1, -1),
-        4: (-1, 0),
-        5: (0, 0),
-        6: (0, -1),
-        7: (-1, -1),
-        8: (-1, 0),
-    }[turn]
+    corners = ((0, 0), (0, -1), (-1, -1), (-1, 0))
     assert image.shape == ((WIDTH, HEIGHT) if turn > 4 else (HEIGHT, WIDTH))
-    assert [image[place] for place in ((0, 0), (0, -1), (-1, -1), (-1, 0))].count(255) == 1
-    assert image[corner] == 255
+    assert [image[place] for place in corners].count(255) == 1
+    assert image[corners[(turn - 1) % 4]] == 255
 
 
 @pytest.mark.parametrize(
