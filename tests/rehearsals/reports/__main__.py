@@ -16,12 +16,17 @@ from tempfile import TemporaryDirectory
 import click
 
 from tests.rehearsals.reports import (  # noqa: F401 - each declares its cases
+    answers,
+    broken,
+    captions,
     corpora,
+    dates,
     folders,
     operation,
     photographs,
     readings,
     registry,
+    spellings,
     tables,
     trainings,
 )

@@ -1,5 +1,7 @@
-"""Folders of files: names, links, replaced files, and the sentences of the commands on them."""
+"""Folders of files: names, links, places that move, filters and sentences of the commands on
+them."""
 
+import io
 import json
 import os
 import re
@@ -8,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from PIL import Image
 
 from tests.bifocal.image_files import chunk
@@ -68,6 +71,64 @@ def latin_file(world: World) -> Any:
     return output if "3 images can be searched" in output else "no index"
 
 
+@reported(
+    "D4",
+    "index: a folder name in Latin-1 bytes",
+    "ownphotos#112",
+    r"\xe9t\xe9 2003: its name is not UTF-8: rename it",
+)
+def latin_folder(world: World) -> Any:
+    world.photos("photos", 3)
+    bytes_name(world, b"photos/\xe9t\xe9 2003/a.jpg", photo(5))
+    output = world.index("photos")
+    return output if "3 images can be searched" in output else "no index"
+
+
+@reported("D4", "inspect and train: the same name", "unmanic#358", [True, True])
+def latin_captioned(world: World) -> Any:
+    world.photos("photos")
+    world.table("photos")
+    bytes_name(world, b"photos/caf\xe9.jpg", photo(50))
+    output = world.bifocal("inspect", "photos")
+    prepared = world.prepare("ImageFolder", world.folder / "photos")
+    return ["its name is not UTF-8" in output, len(prepared["images"]) == 12]
+
+
+@reported(
+    "D4",
+    "unseen: a root, an archive's member and a text file in Latin-1 bytes",
+    "tarindexer#9",
+    [True] * 3,
+)
+def latin_elsewhere(world: World) -> Any:
+    bytes_name(world, b"r\xe9sum\xe9/a.jpg", photo(0))
+    root = world.index(os.fsdecode(b"r\xe9sum\xe9"))
+    world.photos("photos", 2)
+    bytes_name(world, b"photos/caf\xe9.txt", b"a dog")
+    beside = world.index("photos")
+    archive = world.write("zip/a.zip", b"")
+    import zipfile
+
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a\udce9.jpg".encode("utf-8", "surrogateescape").decode("cp437"), photo(0))
+        file.writestr("b.jpg", photo(1))
+    inside = world.index("zip")
+    return [
+        "not UTF-8" in root,
+        "2 images can be searched" in beside,
+        "images can be searched" in inside,
+    ]
+
+
+@reported("D28", "terminal escapes of names are escaped", "immich#5629", [True, False])
+def terminal_escapes(world: World) -> Any:
+    world.photos("photos", 2)
+    world.write("photos/a\x1b[31mRED\x1b]0;owned\x07.jpg", photo(5))
+    world.write("photos/b\x1b[2J.jpg", "no image")
+    output = world.index("photos") + world.search("photos")
+    return [r"a\x1b[31mRED" in output, "\x1b" in output]
+
+
 @reported("D27", "--copy-to of names of 250 bytes", "tagspaces#2447", 3)
 def long_names(world: World) -> Any:
     for number, name in enumerate(("x" * 250, "é" * 124, "a")):
@@ -90,6 +151,39 @@ def odd_file_names(world: World) -> Any:
     output = world.search("photos", "--json")
     answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
     return [len(indexed), len(answer["results"])]
+
+
+@reported("D25", "--where '[1]', '\"x\"', '5', 'null' and text", "own", [True] * 5)
+def conditions(world: World) -> Any:
+    world.photos("photos", 3)
+    world.index("photos")
+    outputs = [
+        world.search("photos", "--where", where) for where in ("[1]", '"x"', "5", "null", "{year")
+    ]
+    return ["--where is " in output and "Traceback" not in output for output in outputs]
+
+
+@reported("D25", "unseen: conditions of a wrong form", "js-search#19", [True] * 7)
+def odd_conditions(world: World) -> Any:
+    world.photos("photos", 3)
+    world.table("photos", "image,caption,price", "{image},{caption},{n}", count=3)
+    world.index("photos")
+    wrong = (
+        '{"price": {"min": "a"}}',
+        '{"price": {"least": 1}}',
+        '{"price": [[1]]}',
+        '{"price": {"min": {}}}',
+        '{"nothing": 1}',
+        '{"price": {"min": null}}',
+        '{"price": 1e999}',
+    )
+    outputs = [world.search("photos", "--where", where) for where in wrong]
+    return ["rror" in output and "Traceback" not in output for output in outputs]
+
+
+@reported("D29", "a sentence that ends in .png", "own", "searched as a sentence")
+def sentence(world: World) -> Any:
+    return world.bifocal("search", "photo of example.png", "--run", world.shared.demo)
 
 
 @reported(
@@ -117,6 +211,47 @@ def queries(world: World) -> Any:
 
 @reported(
     "D31",
+    "the collection of a disk at another mount point keeps its vectors",
+    "immich#18933, #5629",
+    "12 images can be searched: 0 new, 0 changed, 0 removed",
+)
+def moved_folder(world: World) -> Any:
+    world.photos("usb0/photos")
+    world.index("usb0/photos")
+    (world.folder / "usb0").rename(world.folder / "usb1")
+    return world.index("usb1/photos", "--folder", "runs/photos-index")
+
+
+@reported(
+    "D31",
+    "another folder of the same name, without --folder: refused with the way out",
+    "photoprism#568",
+    "name another run folder with --folder",
+)
+def other_owner(world: World) -> Any:
+    for name in ("a/photos", "b/photos"):
+        world.photos(name, 3)
+    world.index("a/photos")
+    return world.index("b/photos")
+
+
+@reported(
+    "D31", "an emptied folder keeps its index", "immich#17290, jellyfin#1714", [True, "2 images"]
+)
+def unmounted(world: World) -> Any:
+    world.photos("photos", 2)
+    world.index("photos")
+    for file in (world.folder / "photos").iterdir():
+        file.unlink()
+    refused = "has no images" in world.index("photos")
+    rows = pq.read_table(
+        world.folder / "runs/photos-index/artifacts/collection/items.parquet"
+    ).num_rows
+    return [refused, f"{rows} images"]
+
+
+@reported(
+    "D31",
     "a file replaced by one of the same size and time is embedded again",
     "immich#29417",
     "1 changed",
@@ -133,6 +268,14 @@ def replaced(world: World) -> Any:
     )
     os.utime(first, ns=(state.st_atime_ns, state.st_mtime_ns))
     return world.index("photos")
+
+
+@reported("D1", "indexes of 2023.05 and 2023.06, and of names without letters", "own", 4)
+def dotted_names(world: World) -> Any:
+    for name in ("2023.05", "2023.06", "写真", "!!!"):
+        world.photos(name, 2)
+        world.index(name)
+    return len(list((world.folder / "runs").iterdir()))
 
 
 @reported(
@@ -162,6 +305,29 @@ def links(world: World) -> Any:
     thread.start()
     thread.join(60)
     return output[0] or "it waits for a pipe"
+
+
+@reported("D4", "unseen: a COCO corpus whose file is a link out of its folder", "own", [3, True])
+def linked_corpus(world: World) -> Any:
+    from tests.bifocal.datasets.corpora.published import coco_files, write
+
+    write(world.path("coco/x").parent, coco_files())
+    for number in (1, 2, 3):
+        world.write(f"coco/a/{number}.jpg", fitted(number))
+    world.path("coco/a/4.jpg").symlink_to(world.write("private/secret.jpg", fitted(4)))
+    tables = world.prepare("COCOInstances", world.folder / "coco", train="a", val=0.2, test=0.2)
+    reasons = [row["reason"] for row in tables["rejected"]]
+    return [
+        len(tables["images"]),
+        any("outside" in reason or "link" in reason for reason in reasons),
+    ]
+
+
+def fitted(number: int) -> bytes:
+    """Return a JPEG of the size that the published corpora state."""
+    file = io.BytesIO()
+    Image.open(io.BytesIO(photo(number))).resize((40, 30)).save(file, "JPEG")
+    return file.getvalue()
 
 
 @reported(

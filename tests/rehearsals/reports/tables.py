@@ -1,4 +1,4 @@
-"""Caption tables beside images: names, encodings, quotes and values."""
+"""Tables of the user: columns, types, filters."""
 
 import json
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from tests.rehearsals.reports.world import ROWS, World, caption, reported
 
 IMAGES = [f"p{number:02}.jpg" for number in range(ROWS)]
+LISTED = {image: [caption(number)] for number, image in enumerate(IMAGES)}
 
 
 def found(world: World, condition: object, name: str = "photos") -> Any:
@@ -23,6 +24,87 @@ def table(world: World, columns: str, row: str, **how: Any) -> World:
     return world
 
 
+OWN = (
+    "item_id",
+    "image_id",
+    "path",
+    "score",
+    "captions",
+    "meta.x",
+    "deleted",
+    "row",
+    "width",
+    "sha256",
+    "folder",
+)
+
+
+@reported(
+    "D2",
+    "columns item_id and image_id beside price",
+    "mathesar#4236, refinery#1699",
+    [["p03.jpg"], "SKU3", True],
+)
+def user_columns(world: World) -> Any:
+    table(world, "image,caption,item_id,image_id,price", "{image},{caption},SKU{n},10{n},{n}.5")
+    dates = world.items("photos", "meta.date").values()
+    return [
+        found(world, {"price": 3.5}),
+        world.items("photos", "meta.item_id")["p03.jpg"],
+        all(dates),
+    ]
+
+
+@reported(
+    "D2",
+    "unseen: further names that Bifocal uses itself, as columns and as JSON keys",
+    "CellProfiler#358",
+    True,
+)
+def internal_names(world: World) -> Any:
+    table(
+        world,
+        ",".join(("image", "caption", *OWN)),
+        "{image},{caption}," + ",".join(f"{name} {{n}}" for name in OWN),
+    )
+    kept = all(world.items("photos", f"meta.{name}")["p04.jpg"] == f"{name} 4" for name in OWN)
+    world.photos("beside", 3)
+    keys = [*OWN, "image", "text"]
+    world.write("beside/p01.json", json.dumps({"caption": "a dog", **dict.fromkeys(keys, "mine")}))
+    world.write("beside/p02.json", json.dumps({"caption": "mine", "image": "mine"}))
+    world.write("beside/p02.txt", "a cat")
+    world.index("beside")
+    kept = kept and all(world.items("beside", f"meta.{name}")["p01.jpg"] == "mine" for name in keys)
+    kept = kept and world.captions("beside") == {"p01.jpg": ["a dog"], "p02.jpg": ["a cat"]}
+    return kept and all(
+        world.items("beside", f"meta.{name}")["p02.jpg"] == "mine" for name in ("caption", "image")
+    )
+
+
+@reported(
+    "D2",
+    "unseen: columns called meta.date, '', '😀', 'a.b', ' x ' and with a quote",
+    "qiita#2799",
+    True,
+)
+def odd_names(world: World) -> Any:
+    names = ["meta.date", "😀", "a.b", "say hi", "__index__", "captions[0]", "$where", "min", "max"]
+    table(
+        world,
+        ",".join(("image", "caption", *names)),
+        "{image},{caption}," + ",".join(["v{n}"] * len(names)),
+    )
+    return all(found(world, {name: "v5"}) == ["p05.jpg"] for name in names)
+
+
+@reported("D9", "a number in a filter on a date", "photoprism#4743", "error: ")
+def number_on_a_date(world: World) -> Any:
+    world.photos("photos")
+    world.index("photos")
+    output = found(world, {"date": {"min": 2020}})
+    return output if isinstance(output, str) else f"{len(output)} images"
+
+
 @reported("D9", "until a day includes the day", "immich#15151, photoprism#4743", IMAGES[:6])
 def until_a_day(world: World) -> Any:
     table(
@@ -35,6 +117,79 @@ def until_a_day(world: World) -> Any:
 
 
 @reported(
+    "D11",
+    "numbers of a CSV column in a range",
+    "pandas#24681",
+    ["p02.jpg", "p03.jpg", "p04.jpg", "p05.jpg"],
+)
+def numbers(world: World) -> Any:
+    table(world, "image,caption,price", "{image},{caption},{n}.5")
+    return found(world, {"price": {"min": 2.5, "max": 5.5}})
+
+
+@reported("D11", "leading zeros and mixed columns stay texts", "pandas#32084", ["007", "7 or 8"])
+def leading_zeros(world: World) -> Any:
+    table(world, "image,caption,article,mixed", "{image},{caption},00{n},{n} or 8")
+    return [world.items("photos", f"meta.{name}")["p07.jpg"] for name in ("article", "mixed")]
+
+
+@reported(
+    "D11",
+    "unseen: numbers with gaps, signs, exponents; days; texts that look like numbers",
+    "pandas#48712",
+    True,
+)
+def kinds(world: World) -> Any:
+    columns = {
+        "gap": "",
+        "sign": "-4",
+        "power": "1e3",
+        "day": "2020-05-04",
+        "sku": "1_000",
+        "comma": '"1,5"',
+        "hex": "0x10",
+    }
+    right = [None, -4, 1000.0, "day", "1_000", "1,5", "0x10"]
+    world.photos("photos")
+    rows = [",".join((image, caption(n), *columns.values())) for n, image in enumerate(IMAGES)]
+    rows[0] = rows[0].replace(",,", ",3,", 1)
+    world.write("photos/captions.csv", "\n".join(["image,caption," + ",".join(columns), *rows]))
+    world.index("photos")
+    seen = [world.items("photos", f"meta.{name}")["p05.jpg"] for name in columns]
+    seen[3] = "day" if str(seen[3]).startswith("2020-05-04") else seen[3]
+    return seen == right or seen
+
+
+@reported("D11", "a filter on a column of another type", "own", "error: ")
+def wrong_filter(world: World) -> Any:
+    table(world, "image,caption,price", "{image},{caption},{n}.5")
+    output = found(world, {"price": "cheap"})
+    return output if isinstance(output, str) else f"{len(output)} images"
+
+
+@reported(
+    "D13",
+    "names of Windows, of another folder, of the folder itself, for URLs",
+    "open_clip#144, CLIP-KD#18",
+    [LISTED] * 4,
+)
+def other_places(world: World) -> Any:
+    rows = (r"C:\Users\x\photos\{image}", "old/place/{image}", "photos/{image}", "%70{image[1:]}")
+    seen = []
+    for number, name in enumerate(rows):
+        inner = World(world.folder / f"{number}", world.shared)
+        inner.photos("photos")
+        text = [
+            f"{name.replace('{image[1:]}', image[1:]).format(image=image)},{texts[0]}"
+            for image, texts in LISTED.items()
+        ]
+        inner.write("photos/captions.csv", "\n".join(["image,caption", *text]))
+        inner.index("photos")
+        seen.append(inner.captions("photos"))
+    return seen
+
+
+@reported(
     "D13",
     "no row names an image of the folder",
     "open_clip#144",
@@ -44,90 +199,3 @@ def no_row(world: World) -> Any:
     world.photos("photos")
     world.table("photos", row="other-{n}.png,{caption}")
     return world.index("photos")
-
-
-@reported("D21", "encoding cp1252 reads a table of Windows", "own", "“smart” – " + caption(0))
-def windows_encoding(world: World) -> Any:
-    world.photos("photos")
-    world.table("photos", row="{image},“smart” – {caption}", encoding="cp1252")
-    tables = world.prepare("ImageFolder", world.folder / "photos", encoding="cp1252")
-    return tables["captions"][0]["text"]
-
-
-ENCODINGS = ("utf-8-sig", "utf-16", "utf-32", "utf-16le", "gb18030", "shift_jis", "koi8-r")
-
-
-@reported(
-    "D21",
-    "unseen: other encodings are read or are one sentence",
-    "own",
-    dict.fromkeys(ENCODINGS, True),
-)
-def encodings(world: World) -> Any:
-    seen = {}
-    for encoding in ENCODINGS:
-        inner = World(world.folder / encoding, world.shared)
-        inner.photos("photos")
-        inner.table(
-            "photos",
-            row="{image},собака 犬 {caption}"
-            if encoding != "koi8-r"
-            else "{image},собака {caption}",
-            encoding=encoding,
-        )
-        output = inner.index("photos")
-        is_read = encoding in ("utf-8-sig", "utf-16")
-        seen[encoding] = (
-            len(inner.captions("photos")) == 12 if is_read else "captions.csv: not read: " in output
-        )
-    return seen
-
-
-@reported(
-    "D20",
-    "a quote that none closes: the line where it opens",
-    "pandas#5500, FastCSV#173",
-    "line 5: a quote opens here, and none closes it",
-)
-def open_quote(world: World) -> Any:
-    world.photos("photos")
-    file = world.table("photos")
-    lines = file.read_text().splitlines()
-    lines[4] = lines[4].replace(",", ',"')
-    file.write_text("\n".join(lines))
-    return world.train("photos")
-
-
-@reported(
-    "D11",
-    "texts NA, null, None, 1e5 stay captions",
-    "pandas#32084, #11839",
-    ["NA", "null", "None", "nan", "1e5", "-"],
-)
-def missing_values(world: World) -> Any:
-    texts = ["NA", "null", "None", "nan", "1e5", "-"]
-    world.photos("photos", len(texts))
-    world.write(
-        "photos/captions.csv",
-        "\n".join(["image,caption", *(f"{i},{t}" for i, t in zip(IMAGES, texts, strict=False))]),
-    )
-    world.index("photos")
-    return [text for texts in world.captions("photos").values() for text in texts]
-
-
-@reported(
-    "D10",
-    "captions null, numbers and lists in JSON lines",
-    "img2dataset#344",
-    {"p05.jpg": ["a dog"], "p06.jpg": ["a", "b"]},
-)
-def json_captions(world: World) -> Any:
-    world.photos("photos", 7)
-    values: list[object] = [None, 5, True, {"raw": "a dog"}, float("nan"), "a dog", ["a", "b", 3]]
-    rows = [
-        json.dumps({"image": image, "caption": value})
-        for image, value in zip(IMAGES, values, strict=False)
-    ]
-    world.write("photos/captions.jsonl", "\n".join(rows))
-    world.index("photos")
-    return world.captions("photos")
