@@ -1,7 +1,7 @@
 """How well does the pointing head point, and find phrases absent?
 
     python -m benchmarks run quality.presence [--data ../shared/data] [--cache FOLDER] [--kinds]
-    [--default]
+    [--default] [--run FOLDER]
 
 The head of ``bifocal train`` and ``bifocal where --weights`` with its defaults, without any
 training: EfficientNet-Lite2 and all-MiniLM-L6-v2, exported, without torch. It points at the COCO
@@ -35,8 +35,8 @@ from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.heatmaps import SIDE, peak
 from bifocal.onnx.pointing import ACCURATE, FOLDER, PointingHead
-from bifocal.onnx.pointing.head import presence_score, probability
 from bifocal.onnx.sessions import run_graph
+from bifocal.search.trained_model import load
 
 BACKBONE = "tf_efficientnet_lite2_imagenet.safetensors"
 EDGES = (0.0, 0.2, 0.3, 0.4, 0.6, 0.8, 1.01)
@@ -147,8 +147,11 @@ def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
         name, _, text = line.partition("\t")
         captions.setdefault(name.partition("#")[0], []).append(text.lower())
     files = (data / "Flickr_8k.devImages.txt").read_text().split()[:DEV_IMAGES]
-    read = [head.read((data / "images" / file).read_bytes()).presence for file in files]
-    for kind, patterns in yaml.safe_load(KINDS.read_text(encoding="utf-8")).items():
+    kinds = yaml.safe_load(KINDS.read_text(encoding="utf-8"))
+    phrases = [phrase for patterns in kinds.values() for phrase in patterns]
+    places = [head.locate((data / "images" / file).read_bytes(), phrases, 1) for file in files]
+    every = np.array([[place.probability for place in of_file] for of_file in places])
+    for kind, patterns in kinds.items():
         counts = np.array(
             [
                 [
@@ -158,13 +161,7 @@ def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
                 for file in files
             ]
         )
-        weights = head.weights(list(patterns))
-        scores = [
-            [presence_score(presence, of_phrase) for of_phrase in weights] for presence in read
-        ]
-        known = np.array(
-            [[probability(score, head.slope, head.offset) for score in row] for row in scores]
-        )
+        known = every[:, [phrases.index(phrase) for phrase in patterns]]
         present, asked = counts >= 2, counts != 1
         add_presence(report, f"captions, {kind}", known, present, asked=asked)
         images = np.repeat(np.arange(len(files)), asked.sum(axis=1))
@@ -227,9 +224,17 @@ def main() -> None:
     parser.add_argument(
         "--kinds", action="store_true", help="ask only the phrases of presence.yaml"
     )
+    parser.add_argument("--run", type=Path, help="ask only these phrases, of the model of a run")
     parser.add_argument("--default", action="store_true", help="point only by the default")
     options = parser.parse_args()
-    report, head = Report("quality.presence"), pointing_head(options.data / "weights")
+    report = Report("quality.presence")
+    if options.run is not None:
+        pointer = load(options.run).pointer
+        assert isinstance(pointer, PointingHead)
+        add_kinds(report, pointer, options.data / "flickr8k")
+        report.write()
+        return
+    head = pointing_head(options.data / "weights")
     if not options.default:
         add_kinds(report, head, options.data / "flickr8k")
     if options.kinds:

@@ -7,6 +7,7 @@ from bifocal.export.graphs.parity import check_parity
 from bifocal.export.model import export_model
 from bifocal.export.variants import quantize_and_measure
 from bifocal.features import open_features
+from bifocal.search.calibration.phrases import calibrate_phrases
 from components.export_onnx.spec import ExportONNXParams
 
 
@@ -31,8 +32,10 @@ def run(
         pointing=params.pointing,
     )
     metrics = {"greatest_difference": check_parity(parities, onnx, params.tolerance)}
+    tables = read_dataset(dataset)
+    if params.pointing is not None:
+        calibrate_phrases(onnx, tables)
     if params.precision == "int8":
-        tables = read_dataset(dataset)
         metrics |= quantize_and_measure(
             onnx, tables.split("val"), open_features(features, tables), params.max_recall_loss
         )

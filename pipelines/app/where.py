@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bifocal.onnx.pointing import ACCURATE, FOLDER, Pointer, PointingHead
+from bifocal.onnx.pointing import ACCURATE, FOLDER, LIKELY, Pointer, PointingHead
 from pipelines.app.run_folder import check_picture, latest_run, run_option
 from pipelines.app.search import save_picture, tell_unknown
 
 if TYPE_CHECKING:
     from bifocal.search.trained_model import Location
-
-LIKELY = 0.5
-"""Probability from which a place is called a guess, as on the page."""
 
 
 @click.command()

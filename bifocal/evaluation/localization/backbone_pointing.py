@@ -16,12 +16,11 @@ from bifocal.localization.heads import ClassMixture
 from bifocal.metrics import center_baseline, pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.onnx.heatmaps import peak
-from bifocal.onnx.pointing import Place, Pointer, PointingHead
+from bifocal.onnx.pointing import LIKELY, Place, Pointer, PointingHead
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.text.captions import tokenize
 from bifocal.report.pictures import Thumbnails, heatmap_overlay
 from bifocal.report.sections import (
-    Badge,
     Gallery,
     GalleryItem,
     MetricRow,
@@ -56,8 +55,7 @@ PLACES = frozenset(
 NOTE = (
     "Phrases of captions, and phrases of other images' captions, in images of the split. The "
     "pointing head mixes the classes of the backbone and was not trained on these images. A "
-    "ring is a guess, with the probability that the phrase is in the image; a phrase that is "
-    "probably not in the image gets no ring."
+    "ring is a guess; a phrase that is probably not in the image gets no ring."
 )
 
 
@@ -160,15 +158,14 @@ def shown_items(head: Pointer, subject: Subject, images: list[str]) -> list[Gall
 
 
 def _item(thumbnails: Thumbnails, image: str, phrase: str, place: Place) -> GalleryItem:
-    picture, badge = (
-        thumbnails.uri(image, IMAGE_SIDE),
-        None if place.probability is None else Badge(f"{place.probability:.0%}"),
-    )
+    picture = thumbnails.uri(image, IMAGE_SIDE)
     if not place.present:
-        return GalleryItem([Picture(picture)], f"no {phrase!r} in this image", badge)
+        return GalleryItem([Picture(picture)], f"no {phrase!r} in this image")
     x, y = peak(place.heatmap)
     shown = Picture(picture, heatmap_overlay(place.heatmap), point=(100 * x, 100 * y))
-    return GalleryItem([shown], f"{phrase!r}: a guess", badge)
+    unlikely = place.probability is not None and place.probability < LIKELY
+    caption = f"perhaps no {phrase!r} in this image" if unlikely else f"{phrase!r}: a guess"
+    return GalleryItem([shown], caption)
 
 
 def things(captions: Sequence[str]) -> list[str]:

@@ -3,17 +3,18 @@ presence."""
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.files import read_json, typed
-from bifocal.onnx.pixels import ImageFile, file_bytes, gray_image, read_squares
+from bifocal.onnx.pixels import ImageFile, file_bytes, gray_image, read_pixels, read_squares
 from bifocal.onnx.pointing.similarity import open_similarity
 from bifocal.onnx.sessions import open_session, run_graph
 from bifocal.onnx.text.captions import unknown_words
@@ -26,6 +27,8 @@ MAP_TEMPERATURE, PRESENCE_TEMPERATURE = 6.0, 2.0
 presence."""
 FOLDER, GRAPH, DESCRIPTION = "pointing", "class_logits.onnx", "head.json"
 """Folder of the head in an exported model, its graph, and its values."""
+LIKELY = 0.5
+"""Probability from which a place is called a guess; places.js has the same number."""
 ACCURATE = (448, 640, 896)
 """Sizes that point better than one, at four times the time of 640 pixels."""
 
@@ -100,10 +103,10 @@ def presence_score(presence: Array, weights: Array) -> float:
     return float(np.log(presence @ weights))
 
 
-def probability(score: float, slope: float, offset: float) -> float:
-    """Return the calibrated probability that a phrase is in an image: the logistic of
-    ``slope score + offset``."""
-    return float(1 / (1 + np.exp(-(slope * score + offset))))
+def probability(logit: float) -> float:
+    """Return the logistic of a logit, such as ``slope score + offset + cosine c`` of a phrase in an
+    image."""
+    return float(1 / (1 + np.exp(-logit)))
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,17 @@ class HeadDescription(HeadValues):
     """Contents of ``head.json``."""
 
     interpolation: str
+    cosine: float = 0.0
 
     def __post_init__(self) -> None:
         read_squares(file_bytes(gray_image()), self.sizes, self.interpolation)
+
+
+class Decoded(NamedTuple):
+    """An image as squares (3, size, size) uint8, and as the trained model reads it, or None."""
+
+    squares: list[Array]
+    pixels: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -151,10 +162,12 @@ class ImageClasses:
     Attributes:
         cells: (h, w, K), softened class probabilities of each cell, for each size of the image.
         presence: (K,), class probabilities of the image.
+        vector: (d,), of the image in the trained model; None where it is not used.
     """
 
     cells: list[Array]
     presence: Array
+    vector: Array | None = None
 
 
 class PointingHead:
@@ -165,10 +178,16 @@ class PointingHead:
         sizes: sides of the image in pixels, multiples of 32, whose maps are summed; None for the
             sizes of the export.
         threads: of a graph; 0 for one per core.
+        embedder: the trained model, whose cosine of phrase and image is part of the probability
+            after ``bifocal.search.calibration.phrases``.
     """
 
     def __init__(
-        self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0
+        self,
+        directory: Path,
+        sizes: Sequence[int] | None = None,
+        threads: int = 0,
+        embedder: Embedder | None = None,
     ) -> None:
         if not (directory / DESCRIPTION).is_file() or not (directory / GRAPH).is_file():
             raise FileNotFoundError(
@@ -181,27 +200,36 @@ class PointingHead:
         self.sizes, self.interpolation = tuple(sizes or values.sizes), values.interpolation
         self.sigma, self.center, self.temperature = values.sigma, values.center, values.temperature
         self.slope, self.offset, self.threshold = values.slope, values.offset, values.threshold
-        self._last: tuple[tuple[tuple[int, ...], bytes], list[Array]] | None = None
-        self._read: tuple[list[Array], ImageClasses] | None = None  # of the last values
+        self.cosine, self.embedder = values.cosine, embedder if values.cosine else None
+        self._last: tuple[tuple[tuple[int, ...], bytes], ImageClasses] | None = None
         self._lock = threading.Lock()
 
     @property
-    def decoder(self) -> Callable[[bytes], list[Array]]:
+    def decoder(self) -> Callable[[bytes], Decoded]:
         """Function that decodes an image file for ``locate``; another process can call it."""
-        return partial(read_squares, sizes=self.sizes, interpolation=self.interpolation)
+        preprocessing = None if self.embedder is None else self.embedder.preprocessing
+        return partial(
+            _decode,
+            sizes=self.sizes,
+            interpolation=self.interpolation,
+            preprocessing=preprocessing,
+        )
 
-    def locate(
-        self, image: ImageFile | list[Array], phrases: Sequence[str], side: int
-    ) -> list[Place]:
-        """Return where each phrase is in an image file, or in the squares of one, see ``decoder``.
+    def locate(self, image: ImageFile | Decoded, phrases: Sequence[str], side: int) -> list[Place]:
+        """Return where each phrase is in an image file, or in a decoded one, see ``decoder``.
 
         The values of the last image are kept, so that a further phrase is fast.
 
         Raises:
             ValueError: the file is not a complete image.
         """
-        read = self.read(image)
-        return [self.place(read, weights, side) for weights in self.weights(phrases)]
+        read, cosines = self.read(image), np.zeros(len(phrases))
+        if self.embedder is not None and read.vector is not None:
+            cosines = self.embedder.embed_sentences(phrases) @ read.vector
+        return [
+            self.place(read, weights, side, float(cosine))
+            for weights, cosine in zip(self.weights(phrases), cosines, strict=True)
+        ]
 
     def unknown_words(self, phrase: str) -> list[str]:
         """Return the words of a phrase that the head does not know; ``ValueError`` if it knows
@@ -212,40 +240,48 @@ class PointingHead:
         """Return the weights (P, K) of the K classes in P phrases."""
         return class_weights(self.similarity(phrases), self.temperature)
 
-    def place(self, read: ImageClasses, weights: Array, side: int) -> Place:
-        """Return where the phrase with the weights (K,) is in an image."""
+    def place(self, read: ImageClasses, weights: Array, side: int, cosine: float = 0.0) -> Place:
+        """Return where the phrase with the weights (K,), and a cosine with the image, is."""
         maps = [phrase_map(classes, weights) for classes in read.cells]
-        known = probability(presence_score(read.presence, weights), self.slope, self.offset)
+        score = presence_score(read.presence, weights)
+        known = probability(self.slope * score + self.offset + self.cosine * cosine)
         return Place(heatmap(maps, side, self.sigma, self.center), known, known >= self.threshold)
 
-    def read(self, image: ImageFile | list[Array]) -> ImageClasses:
+    def read(self, image: ImageFile | Decoded) -> ImageClasses:
         """Return the values of an image; the last ones are kept.
 
         Raises:
             ValueError: the file is not a complete image.
         """
-        logits, kept = self.cells(image), self._read
-        if kept is None or kept[0] is not logits:
-            presence = np.mean([class_presence(values) for values in logits], axis=0)
-            kept = logits, ImageClasses([cell_classes(values) for values in logits], presence)
-            self._read = kept
-        return kept[1]
-
-    def cells(self, image: ImageFile | list[Array]) -> list[Array]:
-        """Return the graph's values (h, w, ...) of an image for each size; the last ones are
-        kept."""
-        content = image if isinstance(image, list) else file_bytes(image)
+        content = image if isinstance(image, Decoded) else file_bytes(image)
         hashed = (
             content
             if isinstance(content, bytes)
-            else b"".join(square.tobytes() for square in content)
+            else b"".join(square.tobytes() for square in content.squares)
         )
         key = self.sizes, hashlib.sha256(hashed).digest()
         with self._lock:
             if self._last is not None and self._last[0] == key:
                 return self._last[1]
-        squares = self.decoder(content) if isinstance(content, bytes) else content
-        found = [run_graph(self.graph, (pixels[None],))[0][0] for pixels in squares]
+        decoded = self.decoder(content) if isinstance(content, bytes) else content
+        logits = [run_graph(self.graph, (square[None],))[0][0] for square in decoded.squares]
+        presence = np.mean([class_presence(values) for values in logits], axis=0)
+        vector = None
+        if self.embedder is not None and decoded.pixels is not None:
+            (vector,) = self.embedder.embed_pixels([decoded.pixels])
+        read = ImageClasses([cell_classes(values) for values in logits], presence, vector)
         with self._lock:
-            self._last = key, found
-        return found
+            self._last = key, read
+        return read
+
+
+def _decode(
+    file: bytes,
+    sizes: Sequence[int],
+    interpolation: str,
+    preprocessing: Mapping[str, Any] | None,
+) -> Decoded:
+    return Decoded(
+        read_squares(file, sizes, interpolation),
+        None if preprocessing is None else read_pixels(file, **preprocessing),
+    )

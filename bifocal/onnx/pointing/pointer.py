@@ -58,7 +58,10 @@ class LocalizerPointer:
 def open_pointer(directory: Path, embedder: Embedder, threads: int = 0) -> Pointer | None:
     """Return the pointer of an exported model; None if the model cannot show where a phrase is."""
     if (directory / FOLDER / DESCRIPTION).is_file():
-        return read_whole(directory / FOLDER, lambda folder: PointingHead(folder, threads=threads))
+        return read_whole(
+            directory / FOLDER,
+            lambda folder: PointingHead(folder, threads=threads, embedder=embedder),
+        )
     if (directory / LOCALIZER).is_file():
         return read_whole(
             directory, lambda folder: LocalizerPointer(HeatmapModel(folder, embedder), embedder)

@@ -72,7 +72,10 @@ def test_the_report_shows_guesses_and_refusals(with_backbone: Subject, folder: P
         with_backbone,
         dataset=replace(with_backbone.dataset, phrases=with_backbone.dataset.phrases[:0]),
     )
-    for threshold, caption in ((0.0, r"'[^']+': a guess"), (1.0, r"no '[^']+' in this image")):
+    for threshold, caption in (
+        (0.0, r"'[^']+': a guess|perhaps no '[^']+' in this image"),
+        (1.0, r"no '[^']+' in this image"),
+    ):
         result = BackbonePointing(head(folder, threshold))(replace(unboxed, shown=2))
         assert (result.metrics, result.metric_rows()) == ({}, [])
         ((gallery,),) = [section.blocks for section in result.report_sections()]
@@ -80,8 +83,6 @@ def test_the_report_shows_guesses_and_refusals(with_backbone: Subject, folder: P
         assert 4 < len(gallery.items) <= 8
         for item in gallery.items:
             assert re.fullmatch(caption, item.caption)
-            assert item.badge is not None
-            assert re.fullmatch(r"\d+%", item.badge.text)
             assert all(
                 (picture.point is None) == (threshold == 1.0) == (not picture.heatmap)
                 for picture in item.pictures

@@ -116,6 +116,6 @@ def test_presence_is_the_logarithm_of_the_mixed_mean_probabilities() -> None:
             )
     score = head.presence_score(head.class_presence(logits), np.array(weights))
     assert score == pytest.approx(math.log(total))
-    assert head.probability(score, 2.0, 3.0) == pytest.approx(
+    assert head.probability(2 * score + 3) == pytest.approx(
         1 / (1 + math.exp(-2 * math.log(total) - 3))
     )
