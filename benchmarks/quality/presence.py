@@ -139,7 +139,7 @@ def add_threshold(
         report.add(f"{name}{kind}", float(right.mean()), "%", reference=pairs)
 
 
-def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
+def add_kinds(report: Report, head: PointingHead, data: Path, title: str = "captions") -> None:
     """Report presence by kind of phrase. The captions of Flickr8k say which phrases are in a
     photograph."""
     captions: dict[str, list[str]] = {}
@@ -163,12 +163,12 @@ def add_kinds(report: Report, head: PointingHead, data: Path) -> None:
         )
         known = every[:, [phrases.index(phrase) for phrase in patterns]]
         present, asked = counts >= 2, counts != 1
-        add_presence(report, f"captions, {kind}", known, present, asked=asked)
+        add_presence(report, f"{title}, {kind}", known, present, asked=asked)
         images = np.repeat(np.arange(len(files)), asked.sum(axis=1))
         add_threshold(
-            report, f"captions, {kind}, ", known[asked] >= head.threshold, present[asked], images
+            report, f"{title}, {kind}, ", known[asked] >= head.threshold, present[asked], images
         )
-        if kind == "person":
+        if kind == "person" and title == "captions":
             for name, rows in (
                 ("with people", present[:, 0]),
                 ("without people", counts[:, 0] == 0),
@@ -231,7 +231,7 @@ def main() -> None:
     if options.run is not None:
         pointer = load(options.run).pointer
         assert isinstance(pointer, PointingHead)
-        add_kinds(report, pointer, options.data / "flickr8k")
+        add_kinds(report, pointer, options.data / "flickr8k", "captions, trained")
         report.write()
         return
     head = pointing_head(options.data / "weights")
