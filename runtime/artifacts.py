@@ -18,7 +18,6 @@ from bifocal.durable import (
     release,
     write_json,
 )
-from bifocal.onnx.files import parse_json
 from bifocal.progress import log_line
 from runtime.spec import flatten
 
@@ -54,8 +53,8 @@ def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
 def _changes(previous: str, text: str) -> str:
     """Return up to three values that differ between two fingerprints."""
     try:
-        old, new = (flatten(parse_json(fingerprint)) for fingerprint in (previous, text))
-    except ValueError:
+        old, new = (flatten(json.loads(fingerprint)) for fingerprint in (previous, text))
+    except (ValueError, RecursionError):
         return "its fingerprint was cut"
     changed = [
         f"{key} {str(old.get(key))[:40]} -> {str(new.get(key))[:40]}"
@@ -123,8 +122,8 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
             "writes it, or 'dvc repro'"
         )
     try:
-        manifest: dict[str, Any] = parse_json(path.read_bytes())
-    except ValueError as error:
+        manifest: dict[str, Any] = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is not complete JSON ({error}): run the stage that writes it again"
         ) from error

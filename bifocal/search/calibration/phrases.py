@@ -15,7 +15,7 @@ from bifocal.onnx.pointing.head import DESCRIPTION, FOLDER, PointingHead, presen
 from bifocal.onnx.pointing.phrases import split_phrases
 from bifocal.onnx.text.captions import tokenize
 from bifocal.progress import log_line, track
-from bifocal.search.calibration.fitting import fit_logistic
+from bifocal.search.calibration.logistic import fit_logistic
 
 MIN_IMAGES, MAX_IMAGES = 20, 40
 """Images of the split val whose phrases are asked; fewer leave the numbers of the head."""

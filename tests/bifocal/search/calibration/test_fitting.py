@@ -20,15 +20,13 @@ from bifocal.search.calibration.fitting import (
     MIN_PAIRS,
     PRESENCE,
     RELEVANCE,
-    RIDGE,
     Limit,
     allowed_share,
     calibrate,
     first_results,
-    fit_logistic,
     least_certain,
-    probabilities,
 )
+from bifocal.search.calibration.logistic import RIDGE, fit_logistic, probabilities
 from bifocal.search.index.exact import unit_vectors
 from tests.margins import margin
 
