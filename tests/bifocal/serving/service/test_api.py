@@ -19,7 +19,8 @@ from starlette.exceptions import HTTPException
 from bifocal.onnx.heatmaps import SIDE, HeatmapModel
 from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.service.api import MAX_DEPTH, MAX_ELEMENTS, parse_json
-from tests.bifocal.serving.server import JSON, Server
+from tests.bifocal.serving.runs import write_run
+from tests.bifocal.serving.server import JSON, Server, running_server
 
 QUERY = "three red stars on a beach"
 
@@ -201,33 +202,40 @@ def test_metrics_and_log_count_requests_and_keep_queries_secret(server: Server) 
 
 
 def test_a_deleted_item_is_in_no_answer_and_stays_deleted(
-    server: Server, demo: TrainedModel
+    demo: TrainedModel, tmp_path: Path
 ) -> None:
-    item = "test-00200"
-    assert item in [
-        found
-        for start in (0, 100, 200)
-        for found in ids(server.search(text="ring", k=100, offset=start))
-    ]
-    server.get(f"/api/v1/thumbnail?id={item}")
-    assert server.request("DELETE", f"/api/v1/item?id={item}")[0] == 403
-    assert server.delete("no such item") == 404
-    assert server.delete(item) == 204
-    assert item not in [
-        found
-        for start in (0, 100, 200)
-        for found in ids(server.search(text="ring", k=100, offset=start))
-    ]
-    gone = json.dumps({"id": item, "text": "ring"}).encode()
-    answers = [
-        *(server.get(f"/api/v1/{route}?id={item}") for route in ("thumbnail", "original", "item")),
-        server.request("POST", "/api/v1/explain", gone, JSON),
-        server.request("POST", "/api/v1/search", json.dumps({"like": item}).encode(), JSON),
-    ]
-    assert [status for status, _, _ in answers] == [404] * 5
-    assert item not in ids(server.post("browse", {"k": 100}))
-    assert server.search(text="ring", k=1)["items"] == 255
-    assert server.delete(item) == 404
+    run = write_run(demo, tmp_path / "run")
+    with running_server(run) as server:
+        item = "test-00200"
+        assert item in [
+            found
+            for start in (0, 100, 200)
+            for found in ids(server.search(text="ring", k=100, offset=start))
+        ]
+        server.get(f"/api/v1/thumbnail?id={item}")
+        assert server.request("DELETE", f"/api/v1/item?id={item}")[0] == 403
+        assert server.delete("no such item") == 404
+        assert server.delete(item) == 204
+        assert item not in [
+            found
+            for start in (0, 100, 200)
+            for found in ids(server.search(text="ring", k=100, offset=start))
+        ]
+        gone = json.dumps({"id": item, "text": "ring"}).encode()
+        answers = [
+            *(
+                server.get(f"/api/v1/{route}?id={item}")
+                for route in ("thumbnail", "original", "item")
+            ),
+            server.request("POST", "/api/v1/explain", gone, JSON),
+            server.request("POST", "/api/v1/search", json.dumps({"like": item}).encode(), JSON),
+        ]
+        assert [status for status, _, _ in answers] == [404] * 5
+        assert item not in ids(server.post("browse", {"k": 100}))
+        assert server.search(text="ring", k=1)["items"] == 255
+        assert server.delete(item) == 404
+    with running_server(run) as server:
+        assert server.delete(item) == 404
 
 
 VALUES = st.recursive(
