@@ -2,9 +2,9 @@
 
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bifocal.datasets import read_dataset
-from bifocal.features import FeatureStore
 from bifocal.onnx.encoders import scores_pairs
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
@@ -16,6 +16,9 @@ from runtime.artifacts import artifact_hash, read_manifest
 from runtime.s3.remote_files import address_of_copy
 from runtime.s3.remote_images import remote_source
 from runtime.shards import items_of_shard, parse_shard
+
+if TYPE_CHECKING:
+    from bifocal.features import FeatureStore
 
 PLACE = "../dataset"
 """Place of the dataset relative to the collection: with a run's path, a release of equal images
@@ -60,7 +63,7 @@ def run(
     stored = (
         None
         if features is None or params.source is not None
-        else cache(partial(FeatureStore, features))
+        else cache(partial(_open_features, features))
     )
     embedder = CollectionEmbedder(
         onnx,
@@ -80,3 +83,9 @@ def run(
     return embedder.write(
         collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1
     )
+
+
+def _open_features(directory: Path) -> "FeatureStore":
+    from bifocal.features import FeatureStore  # torch takes 500 MB, which images do not need
+
+    return FeatureStore(directory)

@@ -55,7 +55,8 @@ class Storage:
         or else sizes."""
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
-            keys = {name: entry["Key"] for name, entry in self._objects(bucket, prefix).items()}
+            found = self._objects(bucket, prefix)
+        keys = {name: f"{prefix}/{name}" if name else prefix for name in found}
         if both := folder_and_file(keys):
             raise StorageError(
                 f"{uri}: {both!r} is an object and a folder of objects, but no file can have "
@@ -84,8 +85,7 @@ class Storage:
         """ETag and size of each object of the folder at ``uri``, by its path; "" is the path of a
         single file."""
         with wrap_s3_errors(uri):
-            found = self._objects(*parse_s3_uri(uri))
-        return {name: (entry["ETag"], entry["Size"]) for name, entry in found.items()}
+            return self._objects(*parse_s3_uri(uri))
 
     def read(self, uri: str, etag: str) -> bytes:
         """Return the object at ``uri`` by one request; an error if it has another ``etag`` by
@@ -213,16 +213,16 @@ class Storage:
         ):
             yield from page.get("Contents", [])
 
-    def _objects(self, bucket: str, prefix: str) -> dict[str, dict[str, Any]]:
-        """Entry of each file in the listing, by its path relative to ``prefix``; "" if ``prefix``
-        is a file."""
-        objects: dict[str, dict[str, Any]] = {}
+    def _objects(self, bucket: str, prefix: str) -> dict[str, tuple[str, int]]:
+        """ETag and size of each file in the listing, by its path relative to ``prefix``; "" if
+        ``prefix`` is a file. Whole entries of boto3 would take twice the memory."""
+        objects: dict[str, tuple[str, int]] = {}
         for entry in self._list(bucket, prefix):
-            name = entry["Key"].removeprefix(prefix)
+            name, found = entry["Key"].removeprefix(prefix), (entry["ETag"], entry["Size"])
             if name == "":
-                return {"": entry}
+                return {"": found}
             if name.startswith("/") and not name.endswith("/"):
-                objects[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = entry
+                objects[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = found
         if not objects:
             raise StorageError(
                 f"{SCHEME}{bucket}/{prefix}: no such file or folder; check the address"
