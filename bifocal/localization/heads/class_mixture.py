@@ -10,9 +10,6 @@ from bifocal.onnx.pointing.head import HeadValues
 from bifocal.registry import CheckedByConstruction
 from bifocal.text.transformer.folder import TransformerFolder, find_folder
 
-STRIDE = 32
-"""Sides of images are multiples of this number: of the stride of common backbones."""
-
 
 @dataclass(frozen=True)
 class ClassMixture(HeadValues, CheckedByConstruction):
@@ -71,14 +68,13 @@ class ClassMixture(HeadValues, CheckedByConstruction):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(self.sizes))
+        super().__post_init__()
         for problem in self._problems():
             raise ValueError(problem)
 
     def _problems(self) -> Iterator[str]:
         if self.path is not None and self.model is not None:
             yield f"model {self.model!r} and path {str(self.path)!r} are both given: leave one out"
-        if not self.sizes or any(size < STRIDE or size % STRIDE for size in self.sizes):
-            yield f"sizes are {list(self.sizes)}: expected multiples of {STRIDE}, such as 448"
         if self.temperature <= 0 or self.sigma < 0 or self.center < 0:
             yield (
                 f"temperature is {self.temperature}, sigma {self.sigma} and center "

@@ -27,6 +27,8 @@ MAP_TEMPERATURE, PRESENCE_TEMPERATURE = 6.0, 2.0
 presence."""
 FOLDER, GRAPH, DESCRIPTION = "pointing", "class_logits.onnx", "head.json"
 """Folder of the head in an exported model, its graph, and its values."""
+STRIDE = 32
+"""Sides of images are multiples of this number: of the stride of common backbones."""
 LIKELY = 0.5
 """Probability from which a place is called a guess; places.js has the same number."""
 ACCURATE = (448, 640, 896)
@@ -121,6 +123,12 @@ class HeadValues:
     offset: float = 41.74
     threshold: float = 0.3
 
+    def __post_init__(self) -> None:
+        if not self.sizes or any(size < STRIDE or size % STRIDE for size in self.sizes):
+            raise ValueError(
+                f"sizes are {list(self.sizes)}: expected multiples of {STRIDE}, such as 448"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadDescription(HeadValues):
@@ -130,6 +138,7 @@ class HeadDescription(HeadValues):
     cosine: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         read_squares(file_bytes(gray_image()), self.sizes, self.interpolation)
 
 

@@ -185,7 +185,8 @@ def places(content: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
     of tokens is no other form."""
     if place[-1:] == ("context_length",):
         return
-    yield place
+    if not isinstance(content, dict) or "context_length" not in content:
+        yield place
     keys = content if isinstance(content, dict) else [0] if isinstance(content, list) else []
     for key in keys if content else []:
         yield from places(content[key], (*place, key))

@@ -17,8 +17,8 @@ from bifocal.serving.service.app import create_app
 from bifocal.serving.service.models import SearchRelease
 from bifocal.serving.service.pictures import Decoders
 from bifocal.serving.service.settings import Settings
+from tests.bifocal.image_files import with_scans
 from tests.bifocal.serving.runs import LoadedSource
-from tests.rehearsals.attack.inputs import many_scans
 
 SEARCH, INFER = "/api/v1/search/image", "/v2/models/bifocal/infer"
 
@@ -116,7 +116,7 @@ def test_a_large_file_waits_for_other_large_files_only(
     """Scans of a JPEG count, which take its time."""
     few, lanes = BytesIO(), list[tuple[Decoders, str]]()
     Image.linear_gradient("L").resize((2000, 3000)).convert("RGB").save(few, "JPEG")
-    many = many_scans(progressive(few.getvalue()), 40)
+    many = with_scans(progressive(few.getvalue()), 40)
     run = Decoders.run
 
     async def noted(decoders: Decoders, decode: Any, *arguments: Any) -> Any:
