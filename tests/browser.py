@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -77,6 +76,8 @@ def open_tab(browser: Browser, address: str, **options: Any) -> Iterator[tuple[P
 
 def violations(page: Page) -> Any:
     """Return what axe finds: WCAG 2 A and AA, best practices, and a rule that is experimental."""
+    from axe_playwright_python.sync_playwright import Axe  # reads its script as the locale says
+
     options = {"rules": {"label-content-name-mismatch": {"enabled": True}}}
     return [
         (found["id"], found["nodes"][0]["html"])

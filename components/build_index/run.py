@@ -40,7 +40,7 @@ def run(
     """Write the index, and return its size, recall, latency and calibration, which needs enough
     images of "val"."""
     exact = index_of_collection(Collection.open(collection), HubnessBank.read(embedding))
-    exact.description.check_model(model_hash(onnx))
+    exact.description.check_model(model_hash(onnx), collection)
     captions = HeldOutCaptions.sample(
         read_dataset(dataset).split("val").captions,
         params.queries,

@@ -64,8 +64,9 @@ class IndexDescription:
         description: IndexDescription = read_whole(file, lambda _: typed(cls, content))
         return description
 
-    def check_model(self, sha256: str) -> None:
-        """Raise ``ValueError`` unless the model with this hash computed the vectors."""
+    def check_model(self, sha256: str, directory: Path) -> None:
+        """Raise ``ValueError`` unless the model with this hash computed the vectors in a
+        directory."""
         if self.model is None or self.model.sha256 != sha256:
             name = "an unknown model" if self.model is None else f"model {self.model.name!r}"
             version = (
@@ -75,7 +76,7 @@ class IndexDescription:
             )
             digest = "" if self.model is None else f" with hash {self.model.sha256[:12]}"
             raise ValueError(
-                f"the index holds vectors of {name}{version}{digest}, but the queries come "
+                f"{directory} holds vectors of {name}{version}{digest}, but the queries come "
                 f"from a model with hash {sha256[:12]}: build the index again with this model"
             )
 

@@ -303,7 +303,7 @@ class SearchIndex:
         """
         description = IndexDescription.read(directory)
         if model is not None:
-            description.check_model(model)
+            description.check_model(model, directory)
         count, shape = description.count, (description.count, description.dimension)
         shared = collection is not None and read_table(directory / ITEMS, ["item_id"])[
             "item_id"

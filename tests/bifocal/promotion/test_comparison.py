@@ -82,7 +82,7 @@ def test_the_recall_sum_of_both_directions_gives_the_verdict(tmp_path: Path) -> 
         in found.verdict()
     )
     write_comparison(tmp_path, "ours and theirs", [found], {})
-    page = (tmp_path / "index.html").read_text()
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert found.verdict().replace("+", "&#43;") in page or found.verdict() in page
     assert "<circle" in page
 

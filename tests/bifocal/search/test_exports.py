@@ -1,5 +1,6 @@
 """Exports of a collection, read by the tools themselves where they run without a server."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.exports import export_collection
 
 ITEMS, DIM = 7, 4
-NAMES = ['a "quoted", name.jpg', "b\nline.jpg", "ü.jpg", "d.jpg", "e.jpg", "f.jpg", "g.jpg"]
+UMLAUT = "ü.jpg" if sys.getfilesystemencoding() == "utf-8" else "u.jpg"
+NAMES = ['a "quoted", name.jpg', "b\nline.jpg", UMLAUT, "d.jpg", "e.jpg", "f.jpg", "g.jpg"]
 
 
 @pytest.fixture(autouse=True)

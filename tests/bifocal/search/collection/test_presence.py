@@ -32,7 +32,8 @@ def photos(names: list[str]) -> Iterator[Path]:
         for name in names:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(picture(1))
-        root.parent.chmod(0o755)
+        for path in (root.parent, *root.parent.rglob("*")):
+            path.chmod(0o755)
         yield root
 
 
