@@ -92,7 +92,7 @@ class Release:
 def describe_release(onnx: Path, collection: Path, index: Path, embedding: Path) -> Release:
     """Return the release of an exported model with the artifacts that its run made of it."""
     model, described = model_hash(onnx), IndexDescription.read(index)
-    described.check_model(model)
+    described.check_model(model, index)
     if Collection.open(collection).model.sha256 != model:
         raise ValueError(f"{collection} was embedded by another model: embed the collection again")
     bank = HubnessBank.read(embedding)
