@@ -55,7 +55,7 @@ a syringe;a steam locomotive;a chess board;a satellite dish;a penguin;a hedgehog
 
 
 def content(text: str, stem: Callable[[str], str]) -> frozenset[str]:
-    """Return the stems of the words of a text that are no function words."""
+    """Return the stems of the words of a text, without function words."""
     words = re.findall(r"[^\W\d_]+", text.lower())
     return frozenset(stem(word) for word in words if word not in FUNCTION.split())
 

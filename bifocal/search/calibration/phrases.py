@@ -1,4 +1,4 @@
-"""Whether a phrase is in an image, by the pointing head and what the model has learned."""
+"""Presence of a phrase in an image, by the pointing head and the trained model together."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,8 +29,8 @@ def calibrate_phrases(onnx: Path, dataset: Dataset) -> None:
     An image is asked for the phrases of its captions, and for as many of other images' captions
     without a common word. The score of the head and the cosine of phrase and image in the model
     have a logistic regression each. The probability is the logistic regression on the sum of both
-    logits: a regression on the pair would trust the cosine too much, since captions of "val" name
-    what those of "train" name.
+    logits: a regression on the pair would trust the cosine too much, since the captions of "val"
+    and of "train" name the same things.
     """
     captions = dataset.split("val").captions.groupby("image_id")["text"].agg(list)
     embedder, images = Embedder(onnx), list(captions.index)

@@ -38,7 +38,7 @@ _limited = False
 
 
 class NoImageError(ValueError):
-    """There is no image file, or it is not below its folder."""
+    """The image file is missing, or outside its folder."""
 
 
 class Decoders:
