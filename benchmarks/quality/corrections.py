@@ -79,9 +79,9 @@ def train(
             seed=seed,
             options=options_of(FitOptions, params),
         )
-        none = tables.negatives.iloc[:0]
+        none = tables.corrections.iloc[:0]
         pairs = ImageCaptionPairs(
-            replace(tables, captions=captions, negatives=none), features, store
+            replace(tables, captions=captions, corrections=none), features, store
         )
         images, sentences = embed(dual_encoder(trained.model), pairs)
         scores = sentences @ images.T
@@ -126,8 +126,10 @@ def gains(run: Path, file: Path, seed: int) -> dict[str, Array]:
     learned = [
         name for name in wrong["image_id"] if name in set(tables.split("train").images["image_id"])
     ]
-    wrong = wrong[wrong["image_id"].isin(learned)]  # never of val and test
-    taught = replace(tables, captions=pd.concat([first, right], ignore_index=True), negatives=wrong)
+    wrong = wrong[wrong["image_id"].isin(learned)].assign(right=False)  # never of val and test
+    taught = replace(
+        tables, captions=pd.concat([first, right], ignore_index=True), corrections=wrong
+    )
     after = train(run, values, taught, captions, seed)
     held_out = (captions["place"] > 1).to_numpy()
     change = 100.0 * ((after[0] < K).astype(int) - (before[0] < K).astype(int))

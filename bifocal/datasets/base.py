@@ -41,6 +41,13 @@ class CaptionEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class CorrectionEntry(CaptionEntry):
+    """A sentence that people found right or wrong for an image."""
+
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PhraseEntry:
     """A noun phrase with the boxes of its objects."""
 
@@ -89,7 +96,7 @@ class Corpus:
         metadata: other values that the corpus has of an image, by image id; all images have the
             same names.
         follow_links: links that lead out of the image root are the user's own.
-        negatives: sentences that do not describe their image, as people said.
+        corrections: what people said about images; right ones are captions, too.
     """
 
     image_root: Path
@@ -100,7 +107,7 @@ class Corpus:
     labels: list[LabelEntry] = field(default_factory=list)
     rejected: list[RejectedEntry] = field(default_factory=list)
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    negatives: list[CaptionEntry] = field(default_factory=list)
+    corrections: list[CorrectionEntry] = field(default_factory=list)
     follow_links: bool = False
 
     def exclude(self, kind: str, entry: str, reason: str) -> None:
@@ -111,7 +118,7 @@ class Corpus:
         """Return the images with these ids, with their captions, phrases, labels and metadata."""
         tables: dict[str, Any] = {
             name: [entry for entry in getattr(self, name) if entry.image_id in image_ids]
-            for name in ("images", "captions", "phrases", "labels", "negatives")
+            for name in ("images", "captions", "phrases", "labels", "corrections")
         }
         metadata = {
             image_id: values for image_id, values in self.metadata.items() if image_id in image_ids

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from bifocal.durable import append_line
 FILE = "corrections.csv"
 HEADER = ("time", "image", "text", "verdict")
 RIGHT, NOT = "right", "not this"
+FOUND = 10
+"""Results among which a corrected image must be."""
 
 
 def add_correction(file: Path, image_id: str, text: str, *, right: bool) -> None:
@@ -46,3 +48,8 @@ def read_corrections(file: Path) -> tuple[Mapping[tuple[str, str], bool], list[R
         found.pop((values[1], values[2]), None)
         found[values[1], values[2]] = values[3] == RIGHT
     return found, rejected
+
+
+def is_answered(image_id: str, found: Sequence[str], *, right: bool) -> bool:
+    """Return whether a search finds an image that its text fits, or another one first."""
+    return image_id in found[:FOUND] if right else found[:1] != [image_id]

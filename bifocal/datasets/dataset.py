@@ -15,10 +15,11 @@ from bifocal.datasets.base import SPLITS, UNCAPTIONED
 from bifocal.datasets.remote_files import is_address, local_copy
 from bifocal.datasets.tables import (
     CAPTIONS,
+    CORRECTIONS,
+    CORRECTIONS_FILE,
     IMAGES,
     LABELS,
     METADATA_FILE,
-    NEGATIVES_FILE,
     PHRASES,
     read_table,
 )
@@ -38,7 +39,7 @@ class Dataset:
             date; only the column ``image_id`` if it has none.
         image_address: address of that folder, such as ``s3://bucket/images``, if the images are not
             on this machine; ``s3://`` if they are in several buckets.
-        negatives: sentences that do not describe their image, as people said.
+        corrections: what people said about images; right ones are captions, too.
         follow_links: image files may be links out of their folder.
     """
 
@@ -49,7 +50,9 @@ class Dataset:
     labels: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=LABELS.names))
     image_address: str | None = None
     metadata: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["image_id"]))
-    negatives: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CAPTIONS.names))
+    corrections: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=CORRECTIONS.names)
+    )
     follow_links: bool = False
 
     def split(self, name: str) -> "Dataset":
@@ -78,7 +81,7 @@ class Dataset:
             phrases=of_images(self.phrases),
             labels=of_images(self.labels),
             metadata=of_images(self.metadata),
-            negatives=of_images(self.negatives),
+            corrections=of_images(self.corrections),
         )
 
     def image_rows(self, image_ids: pd.Series) -> NDArray[np.int64]:
@@ -143,23 +146,17 @@ def read_dataset(directory: Path) -> Dataset:
     images = read_table(directory / "images.parquet", IMAGES)
     captions = read_table(directory / "captions.parquet", CAPTIONS)
     phrases = read_table(directory / "phrases.parquet", PHRASES)
-    # The table is optional: most corpora have no labels.
-    has_labels = (directory / "labels.parquet").is_file()
-    labels = (
-        read_table(directory / "labels.parquet", LABELS)
-        if has_labels
-        else pd.DataFrame(columns=LABELS.names)
+    labels, corrections = (
+        read_table(file, schema) if file.is_file() else pd.DataFrame(columns=schema.names)
+        for file, schema in (
+            (directory / "labels.parquet", LABELS),
+            (directory / CORRECTIONS_FILE, CORRECTIONS),
+        )
     )
-    has_metadata = (directory / METADATA_FILE).is_file()
     metadata = (
         pd.read_parquet(directory / METADATA_FILE)
-        if has_metadata
+        if (directory / METADATA_FILE).is_file()
         else pd.DataFrame(columns=["image_id"])
-    )
-    negatives = (
-        read_table(directory / NEGATIVES_FILE, CAPTIONS)
-        if (directory / NEGATIVES_FILE).is_file()
-        else captions.iloc[:0]
     )
     unknown = set(images["split"]) - {*SPLITS, UNCAPTIONED}
     if unknown:
@@ -172,7 +169,7 @@ def read_dataset(directory: Path) -> Dataset:
         ("phrases", phrases),
         ("labels", labels),
         ("metadata", metadata),
-        ("negatives", negatives),
+        ("corrections", corrections),
     ):
         orphans = ~table["image_id"].isin(images["image_id"])
         if orphans.any():
@@ -194,5 +191,5 @@ def read_dataset(directory: Path) -> Dataset:
     address = location if is_address(location) else None
     root = directory / location
     return Dataset(
-        images, captions, phrases, root, labels, address, metadata, negatives, follow_links
+        images, captions, phrases, root, labels, address, metadata, corrections, follow_links
     )

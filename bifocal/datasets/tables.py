@@ -20,8 +20,7 @@ METADATA_FILE = "metadata.parquet"
 """One row per image with ``image_id`` and the other values that the corpus has, in columns
 ``meta.NAME`` with their own types; a dataset without them has no such table."""
 
-NEGATIVES_FILE = "negatives.parquet"
-"""Sentences that do not describe their image, with the columns of captions; often none."""
+CORRECTIONS_FILE = "corrections.parquet"
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,17})?(e[+-]?\d{1,2}|E[+-]\d{1,2})?", re.ASCII)
@@ -50,6 +49,9 @@ hash of the features."""
 
 CAPTIONS = _schema(("caption_id", pa.int64()), ("image_id", pa.string()), ("text", pa.string()))
 """One row per caption."""
+
+CORRECTIONS = CAPTIONS.append(pa.field("right", pa.bool_(), False))
+"""One row per sentence that people found right or wrong for an image; often no table."""
 
 PHRASES = _schema(
     ("phrase_id", pa.int64()),

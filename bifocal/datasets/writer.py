@@ -23,11 +23,12 @@ from bifocal.datasets.base import (
 from bifocal.datasets.formats.folder import LINK
 from bifocal.datasets.tables import (
     CAPTIONS,
+    CORRECTIONS,
+    CORRECTIONS_FILE,
     IMAGES,
     LABELS,
     LEAKAGE,
     METADATA_FILE,
-    NEGATIVES_FILE,
     PHRASES,
     REJECTED,
     write_metadata,
@@ -101,9 +102,9 @@ def write_dataset(
     write_table(directory / "phrases.parquet", PHRASES, phrases)
     write_table(directory / "leakage.parquet", LEAKAGE, leaked)
     known = {image.image_id for image in valid.images}
-    negatives = [entry for entry in corpus.negatives if entry.image_id in known]
-    if negatives:
-        write_table(directory / NEGATIVES_FILE, CAPTIONS, map(asdict, negatives))
+    corrections = [entry for entry in corpus.corrections if entry.image_id in known]
+    if corrections:
+        write_table(directory / CORRECTIONS_FILE, CORRECTIONS, map(asdict, corrections))
     if corpus.labels:
         # A single image is a group of one.
         labels = (
@@ -130,7 +131,7 @@ def write_dataset(
             for split in SPLITS
         },
         "captions": len(valid.captions),
-        "negatives": len(negatives),
+        "corrections": len(corrections),
         "phrases": len(valid.phrases),
         "labels": len(valid.labels),
         **{f"rejected_{kind}s": kinds[kind] for kind in ("image", "caption", "phrase", "label")},

@@ -63,7 +63,7 @@ class ImageCaptionPairs:
         self._feature_rows = features.rows(self.image_ids)
         self._text_rows = text.rows(dataset.captions["caption_id"].to_numpy())
         self._negatives: dict[int, list[int]] = {}  # text rows by row of ``image_ids``
-        wrong = dataset.negatives
+        wrong = dataset.corrections[~dataset.corrections["right"].astype(bool)]
         rows = text.rows(wrong["caption_id"].to_numpy(dtype=int))
         for image, row in zip(dataset.image_rows(wrong["image_id"]), rows, strict=True):
             self._negatives.setdefault(int(image), []).append(int(row))

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from bifocal.datasets import read_dataset
+from bifocal.datasets.corrections import FOUND, is_answered
 from bifocal.durable import write_json
 from bifocal.evaluation.base import (
     Result,
@@ -23,6 +24,7 @@ from bifocal.evaluation.rank_tables import write_rank_tables
 from bifocal.features import open_features
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import load_model
+from bifocal.models.batch import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.progress import log_line
 from bifocal.registry import build
 from bifocal.report import model_card
@@ -74,6 +76,7 @@ def run(
         {"dataset": dataset, "features": features, "text": text, "embedding": embedding}
     )
     page = build_page(subject, results, artifacts, FOOTER)
+    page = replace(page, subtitle=f"{page.subtitle}{corrections_sentence(subject)}")
     if name := os.environ.get("BIFOCAL_RUN_NAME", "").partition(" ")[0]:
         images = f"{len(subject.split.images):,} images of the split {params.split}"
         page = replace(page, title=f"{name}, {date.today()}: {images}")
@@ -92,6 +95,21 @@ def run(
     (metrics / model_card.FILE).write_text(card, encoding="utf-8")
     log_files(report)
     return scalar_metrics(results)
+
+
+def corrections_sentence(subject: Subject) -> str:
+    """Return how many corrections the model answers by a search of all images; empty for none."""
+    table = subject.dataset.corrections
+    if table.empty or not is_dual_encoder(subject.model):
+        return ""
+    model, ids = dual_encoder(subject.model), subject.dataset.images["image_id"].to_numpy()
+    features, text = subject.features, subject.text
+    images = embed_images(model, features.batches(features.rows(ids), BATCH))
+    texts = embed_texts(model, [text.gather(text.rows(table["caption_id"].to_numpy()))])
+    found = ids[(texts @ images.T).topk(min(FOUND, len(ids))).indices.numpy()].tolist()
+    answers = zip(table["image_id"], found, table["right"], strict=True)
+    answered = sum(is_answered(image, first, right=right) for image, first, right in answers)
+    return f" The model answers {answered} of {len(table)} corrections."
 
 
 def write_tables_and_figures(directory: Path, results: list[Result]) -> None:

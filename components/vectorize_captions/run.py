@@ -21,7 +21,7 @@ def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[s
     train = tables.split("train").captions
     documents = training_documents(vectorizer, train["image_id"].tolist(), train["text"].tolist())
     metrics = vectorizer.fit(documents, params.seed, text / "checkpoints")
-    captions = pd.concat([tables.captions, tables.negatives])
+    captions = pd.concat([tables.captions, tables.corrections]).drop_duplicates("caption_id")
     return metrics | write_text(
         text, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist()
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bifocal.datasets.corrections import FILE, read_corrections
+from bifocal.datasets.corrections import FILE, FOUND, is_answered, read_corrections
 from bifocal.onnx.files import read_json
 from pipelines.commands.project import (
     PROJECTS,
@@ -24,8 +24,6 @@ from pipelines.commands.project import (
 if TYPE_CHECKING:
     from components.cluster.policies import PromotionPolicy
 
-FOUND = 10
-"""Results among which a corrected image must be."""
 VERDICTS = {
     "": "not decided",
     "no": "refused",
@@ -165,10 +163,10 @@ def _answers(rules: "PromotionPolicy", corrected: Mapping[tuple[str, str], bool]
         release = ReleaseSource(f"{REGISTRY}{rules.model}@{rules.champion}", None).load()
     except FileNotFoundError:
         return f"{len(corrected)}"
-    answered = 0
-    for (image_id, text), right in corrected.items():
-        ids = [hit.id for hit in release.search(text, k=FOUND)]
-        answered += image_id in ids if right else ids[:1] != [image_id]
+    answered = sum(
+        is_answered(image_id, [hit.id for hit in release.search(text, k=FOUND)], right=right)
+        for (image_id, text), right in corrected.items()
+    )
     return f"the champion answers {answered} of {len(corrected)}"
 
 

@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.base import (
+    UNCAPTIONED,
+    CaptionEntry,
+    Corpus,
+    CorrectionEntry,
+    ImageEntry,
+    RejectedEntry,
+)
 from bifocal.datasets.corrections import read_corrections
 from bifocal.datasets.formats.archives import remove_all_but
 from bifocal.datasets.formats.caption_table import ROLES
@@ -161,26 +168,26 @@ class ImageFolder:
                 else:
                     reason = "no caption; uncaptioned: true keeps it, to be searched"
                     excluded.append(RejectedEntry("image", image, reason, intentional=True))
-        captions, negatives = list(rows.captions), list[tuple[str, str]]()
+        captions = [CaptionEntry(number, *each) for number, each in enumerate(rows.captions)]
+        corrections = list[CorrectionEntry]()
         for correction, fits in corrected.items():
-            split = splits.get(correction[0], TEST)
-            if split != TEST:
-                (captions if fits else negatives).append(correction)
+            if splits.get(correction[0], TEST) != TEST:
+                number = len(captions) + len(corrections)
+                corrections.append(CorrectionEntry(number, *correction, right=fits))
                 continue
             known = "of the split test, which measures" if correction[0] in splits else "not used"
             reason = f"a correction of an image that is {known}"
             excluded.append(
                 RejectedEntry("caption", ": ".join(correction), reason, intentional=True)
             )
-        entries = [CaptionEntry(number, *each) for number, each in enumerate(captions + negatives)]
         return Corpus(
             folder.root,
             images,
-            entries[: len(captions)],
+            [*captions, *(entry for entry in corrections if entry.right)],
             phrases=rows.phrases,
             excluded=excluded,
             rejected=[entry for entry in rejected if not entry.intentional],
             metadata=rows.metadata,
             follow_links=folder.follow_links,
-            negatives=entries[len(captions) :],
+            corrections=corrections,
         )

@@ -82,9 +82,17 @@ def test_a_folder_learns_corrections_but_not_of_its_test_split(tmp_path: Path) -
         ("0.jpg", "a carrot"),
         ("6.jpg", "a parsnip"),
     }
-    negatives = dataset.split("train").negatives
-    assert negatives[["image_id", "text"]].to_numpy().tolist() == [["1.jpg", "a carrot"]]
-    assert not {*negatives["caption_id"]} & {*dataset.captions["caption_id"]}
+    corrections = dataset.corrections.set_index("caption_id")
+    assert corrections.to_numpy().tolist() == [
+        ["0.jpg", "a carrot", True],
+        ["1.jpg", "a carrot", False],
+        ["6.jpg", "a parsnip", True],
+    ]
+    of_captions = dataset.captions.set_index("caption_id")
+    right = corrections[corrections["right"]].drop(columns="right")
+    assert of_captions.index.is_unique
+    assert of_captions.loc[right.index].equals(right)
+    assert not {*corrections.index[~corrections["right"]]} & {*of_captions.index}
     reasons = {entry.entry: entry.reason for entry in [*corpus.excluded, *corpus.rejected]}
     for entry in ("5.jpg: a carrot", "5.jpg: a dog"):
         assert "of the split test, which measures" in reasons[entry]

@@ -76,7 +76,9 @@ def test_scores_of_batch_equal_cosines_of_embeddings(
 def test_sentences_that_do_not_describe_an_image_are_columns_without_a_match(stores: Any) -> None:
     tables, features, text = stores
     wrong = tables.captions.iloc[[7, 9]].assign(image_id=["image 2", "image 30"])
-    pairs = ImageCaptionPairs(replace(tables, negatives=wrong), features, text)
+    pairs = ImageCaptionPairs(
+        replace(tables, corrections=wrong.assign(right=False)), features, text
+    )
     rows = torch.tensor([4, 71, 5, 30])
     batch, plain = pairs.batch(rows), ImageCaptionPairs(*stores).batch(rows)
     assert torch.equal(batch.matches[:, :4], plain.matches)

@@ -160,6 +160,7 @@ def test_the_page_gives_a_champion_that_is_served(
     answered = re.search(r"^corrections: the champion answers (\d+) of 60$", shown, re.MULTILINE)
     assert answered is not None, shown
     assert int(answered[1]) > 0
+    assert re.search(r"The model answers \d+ of \d+ corrections\.", report.read_text("utf-8"))
     assert "experiment products" in shown
     assert len(search(serve)) == 3
     type_command(refresh_previous)
