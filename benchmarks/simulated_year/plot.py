@@ -31,7 +31,8 @@ def plot_year(
         place = {"xy": (week, 1.02), "xycoords": rows[0].get_xaxis_transform()}
         rows[0].annotate(text, **place, ha="center", va="bottom", fontsize=9)
     rows[-1].set_xlabel("week")
-    figure.savefig(file, dpi=110)
+    queries = rows[3].get_legend().get_title().get_text()
+    figure.savefig(file, dpi=110, metadata={"Description": queries})
 
 
 def plot_collection(axes: Axes, weeks: Sequence[Measured]) -> None:
