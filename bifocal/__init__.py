@@ -4,7 +4,12 @@
 ``bifocal.search.trained_model.TrainedModel``.
 """
 
+import os
 from typing import TYPE_CHECKING
+
+# ONNX Runtime and the hub's library would report uses to their makers.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from bifocal.registry import lazy_attributes
 

@@ -63,6 +63,8 @@ def download(
     except Exception as error:  # the library raises classes of three packages
         first = f"{type(error).__name__}: {error}".splitlines()[0]
         reason = f"{urlsplit(_address()).netloc} cannot be reached" if offline else first
+        if isinstance(error, OSError) and error.filename:
+            reason += "; HF_HOME names the folder of the hub's files"
         raise FileNotFoundError(
             f"{repository} cannot be downloaded ({reason}): "
             f"{_address()}/{repository}/tree/main has the files"

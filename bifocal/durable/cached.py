@@ -1,13 +1,15 @@
-"""Files that are computed once: the user's cache keeps them for the next run, with their hashes."""
+"""Files that are computed or downloaded once: the user's cache keeps them for the next run."""
 
 import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from bifocal.durable.changes import write_once
@@ -16,23 +18,41 @@ from bifocal.durable.inside import check_own, is_own_tree
 from bifocal.durable.json_values import json_digest
 from bifocal.durable.sources import SourceFiles
 
+VARIABLE = "BIFOCAL_CACHE"
 KEPT = 30
 """Number of files that the cache keeps, the latest used ones."""
+_PARSER = Lock()
+"""ast.parse may fail in two threads at once, before Python 3.11.9."""
 
 
 def cache_folder(name: str) -> Path:
-    """Return the folder ``name`` below the user's cache, which only this user can open.
+    """Return the folder ``name`` of the cache, which only this user can open.
+
+    The cache is the folder in ``BIFOCAL_CACHE``, else ``bifocal`` in ``XDG_CACHE_HOME`` or
+    ``~/.cache``, else, where these cannot be written, a temporary folder that later calls find.
 
     Raises:
+        OSError: it cannot be written.
         ValueError: it is a link, or another user made it.
     """
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal"
-    for folder in (home, home / name):
-        check_own(folder)
-        with contextlib.suppress(OSError):  # no home that can be written
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.chmod(0o700)
-    return home / name
+    chosen, uid = os.environ.get(VARIABLE), getattr(os, "getuid", int)()
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "bifocal")
+    places = [home, Path(tempfile.gettempdir(), f"bifocal-{uid}")]
+    failure: object = None
+    for place in [Path(chosen).absolute()] if chosen else places:
+        try:
+            folder = place.expanduser() / name
+            # The chosen folder may be a volume, which belongs to another user.
+            for path in [folder] if chosen else [folder.parent, folder]:
+                check_own(path)
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.chmod(0o700)
+            if os.access(folder, os.W_OK | os.X_OK):
+                return folder
+            failure = f"permission denied: {folder}"
+        except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home
+            failure = error
+    raise OSError(f"the cache cannot be written ({failure}); set {VARIABLE} to a folder that can")
 
 
 def kept(name: str, *key: Any, code: Iterable[str]) -> Path:
@@ -115,7 +135,8 @@ def _hashes(path: Path) -> str:
 def code_digest(modules: Iterable[str]) -> str:
     """Return the SHA-256 of the code that modules of ``bifocal`` import: other code computes again,
     other comments and other parts do not."""
-    return json_digest(dict(_sources().closure(modules).files))
+    with _PARSER:
+        return json_digest(dict(_sources().closure(modules).files))
 
 
 @cache

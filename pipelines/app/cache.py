@@ -13,8 +13,9 @@ PURPOSES = {
     "graphs": "exported networks of trainings",
     "hub": "marks of checked downloads, which the hub's library keeps elsewhere",
     "names": "vectors of class names, which calibrate a collection without captions",
+    "s3": "copies of files on S3",
 }
-"""What each folder holds; files of S3 are in folders of the names of their buckets."""
+"""What each folder holds."""
 
 
 @click.command()
@@ -28,7 +29,7 @@ def cache_command(is_cleared: bool, is_agreed: bool) -> None:
     home = cache_folder("names").parent
     folders = [path for path in sorted(home.iterdir()) if path.is_dir()] if home.is_dir() else []
     for folder in folders:
-        purpose = PURPOSES.get(folder.name, "copies of files on S3")
+        purpose = PURPOSES.get(folder.name, "of another version")
         click.echo(f"{megabytes(folder):8,.1f} MB  {folder}: {purpose}")
     click.echo(f"{sum(map(megabytes, folders)):8,.1f} MB  in all")
     if not (is_cleared and folders):

@@ -9,9 +9,10 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from bifocal.datasets import remote_files
+from bifocal.durable.cached import cache_folder
 from runtime.artifacts import hash_files
 from runtime.s3.storage import Storage
-from runtime.s3.uri import SCHEME, StorageError, cache_folder, cache_path, is_remote
+from runtime.s3.uri import COPIES, SCHEME, StorageError, cache_path, is_remote
 from runtime.spec import Component, replace_values
 
 
@@ -23,7 +24,7 @@ def fetch_remote_files() -> None:
 def address_of_copy(path: Path) -> str | None:
     """Return the address of the local copy ``path``, None for others; the folder of all copies is
     ``s3://``."""
-    folder = cache_folder()
+    folder = cache_folder(COPIES)
     return (
         f"{SCHEME}{'/'.join(path.relative_to(folder).parts)}"
         if path.is_relative_to(folder)

@@ -2,16 +2,16 @@
 every failure."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bifocal.durable import check_own
+from bifocal.durable.cached import cache_folder
 from runtime.redaction import redact
 
 SCHEME = "s3://"
-VARIABLE = "BIFOCAL_CACHE"
+COPIES = "s3"
+"""Folder of the cache with copies of files, as ``bucket/key``."""
 MAX_NAME_BYTES = 255
 """Of a file, on Linux and macOS."""
 
@@ -75,26 +75,4 @@ def is_remote(path: str) -> bool:
 def cache_path(uri: str) -> Path:
     """Path of the local copy of ``uri``."""
     bucket, key = parse_s3_uri(uri)
-    return cache_folder() / bucket / key
-
-
-def cache_folder() -> Path:
-    """Create the folder of local copies; without ``BIFOCAL_CACHE``, a container may only write to
-    the temporary one."""
-    chosen, home = os.environ.get(VARIABLE), os.environ.get("XDG_CACHE_HOME")
-    try:
-        if chosen:
-            folder = Path(chosen).absolute()
-        elif home:
-            folder = Path(home) / "bifocal"
-        else:
-            folder = Path(tempfile.gettempdir()) / f"bifocal-{os.getuid()}"
-            check_own(folder)  # every user can create it before its owner does
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(f"permission denied: {folder}")
-    except (OSError, ValueError) as error:
-        raise StorageError(
-            f"the folder of local copies cannot be written ({error}); set {VARIABLE} to one that can"
-        ) from error
-    return folder
+    return cache_folder(COPIES) / bucket / key

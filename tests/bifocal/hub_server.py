@@ -120,6 +120,7 @@ def serve_hub(root: Path) -> Iterator[Hub]:
         patch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
         patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(root.parent / "hub-cache"))
+        patch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(root.parent / "token"))
         patch.setenv("XDG_CACHE_HOME", str(root.parent / "cache"))
         try:
             yield hub

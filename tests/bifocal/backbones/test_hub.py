@@ -76,3 +76,13 @@ def test_a_missing_repository_and_a_hub_without_a_network(
     )
     with pytest.raises(FileNotFoundError, match=message):
         download("owner/clip", FILES)
+
+
+@pytest.mark.parametrize("place", ["HF_HUB_CACHE", "HF_TOKEN_PATH"])
+def test_a_home_that_cannot_be_written_is_named_with_its_variable(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(f"huggingface_hub.constants.{place}", str(tmp_path / "file" / "below"))
+    with pytest.raises(FileNotFoundError, match=r"file/below.*; HF_HOME names the folder"):
+        download("owner/clip", FILES)

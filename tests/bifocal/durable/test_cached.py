@@ -1,6 +1,9 @@
 """The user's cache keeps computed files, the latest used ones, for the code that computed them."""
 
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +20,8 @@ from bifocal.durable.cached import (
     write_cached,
 )
 from bifocal.durable.sources import SourceFiles
+
+ROOT = Path(__file__).parents[3]
 
 
 def write(content: str, file: Path) -> None:
@@ -95,11 +100,83 @@ def test_a_folder_of_the_cache_is_made_again_unless_it_is_as_written(
     assert [file.read_text() for file in path.iterdir()] == ["good"]
 
 
-def test_a_cache_that_is_a_link_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (tmp_path / "bifocal").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match="is a link"):
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file, and the temporary folder of a machine without homes."""
+    for name in ("BIFOCAL_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+TEMPORARY = f"temporary/bifocal-{os.getuid()}"
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "home/.cache/bifocal"),
+        ({"XDG_CACHE_HOME": "xdg"}, "xdg/bifocal"),
+        ({"XDG_CACHE_HOME": "xdg", "BIFOCAL_CACHE": "own/cache"}, "own/cache"),
+        ({"HOME": "file"}, TEMPORARY),
+        ({"XDG_CACHE_HOME": "file/below"}, TEMPORARY),
+    ],
+)
+def test_the_first_folder_that_can_be_written_is_the_cache(
+    places: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(places / value))
+    folder = cache_folder("encoders")
+    assert folder == places / expected / "encoders"
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_chosen_folder_that_cannot_be_written_is_an_error(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BIFOCAL_CACHE", str(places / "file" / "cache"))
+    with pytest.raises(OSError, match=r"file/cache/encoders'\); set BIFOCAL_CACHE"):
         cache_folder("encoders")
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+@pytest.mark.parametrize("place", ["home/.cache/bifocal", TEMPORARY])
+def test_a_cache_of_another_user_is_refused(
+    places: Path, monkeypatch: pytest.MonkeyPatch, place: str, is_link: bool
+) -> None:
+    if place == TEMPORARY:
+        monkeypatch.setenv("HOME", str(places / "file"))
+    folder = places / place
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if is_link:
+        folder.symlink_to(places)
+    else:
+        folder.mkdir()
+        give_away(folder)
+    with pytest.raises(ValueError, match="is a link, or belongs to another user"):
+        cache_folder("encoders")
+
+
+def test_any_user_without_a_home_has_a_cache(tmp_path: Path) -> None:
+    """A container of a cluster runs as an unknown user, in a working directory of root."""
+    program = (
+        "import os; from bifocal.durable.cached import cache_folder\n"
+        "os.getuid() or os.setuid(12345)\n"
+        "print(cache_folder('s3'))"
+    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+        environment = {"PATH": os.environ["PATH"], "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).is_relative_to(folder)
 
 
 def test_the_key_holds_the_code_the_version_and_the_state_of_files(

@@ -12,7 +12,7 @@ from pipelines.app import bifocal
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in ("encoders", "bucket"):
+    for name in ("encoders", "s3"):
         (cache_folder(name) / "file").write_bytes(bytes(1_500_000))
     return tmp_path / "bifocal"
 
@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_folders_are_listed_with_sizes(home: Path) -> None:
     output = CliRunner().invoke(bifocal, ["cache"]).output
     assert f"1.5 MB  {home / 'encoders'}: the encoder small" in output
-    assert f"1.5 MB  {home / 'bucket'}: copies of files on S3" in output
+    assert f"1.5 MB  {home / 's3'}: copies of files on S3" in output
     assert output.splitlines()[-1].strip() == "3.0 MB  in all"
 
 
