@@ -12,7 +12,7 @@ from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
 from runtime import parameters
 from runtime.s3.remote_files import download_user_files, fetch_remote_files
-from runtime.s3.uri import StorageError
+from runtime.s3.uri import StorageError, cache_path
 from tests.flickr8k_bucket import ADDRESS, upload_scenes
 
 SECTION = {"copy_images": False, "max_pixels": 10_000, "max_rejected_fraction": 0.0}
@@ -42,7 +42,7 @@ def test_images_are_read_from_the_address_on_another_machine(dataset: Path, tmp_
     first, *others = tables.images["image_id"]
     fetch_remote_files()
     path = tables.split("train").image_path(first)
-    assert path == tmp_path / "second" / "bucket/flickr8k/images" / first
+    assert path == cache_path(f"{ADDRESS}/images/{first}")
     assert open_image(path).size == (64, 64)
     boto3.client("s3").delete_object(Bucket="bucket", Key=f"flickr8k/images/{first}")
     assert tables.image_path(first) == path  # downloaded once
@@ -94,5 +94,8 @@ def test_splits_of_two_buckets_are_read_from_both(
     fetch_remote_files()
     tables = read_dataset(tmp_path / "dataset")
     paths = [tables.image_path(name) for name in tables.images["image_id"]]
-    assert [path.relative_to(tmp_path / "second").parts[0] for path in paths] == ["bucket", "other"]
+    assert [path.relative_to(tmp_path / "second" / "s3").parts[0] for path in paths] == [
+        "bucket",
+        "other",
+    ]
     assert all(open_image(path).size == (64, 64) for path in paths)

@@ -2,6 +2,7 @@
 
 import string
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -227,11 +228,10 @@ def test_a_recipe_holds_exactly_what_differs_from_params_yaml(data: st.DataObjec
     }
     values = parameters.merge(VALUES, changed)
     text = _recipe(values, "because")
-    with (
-        patch.object(Path, "is_file", return_value=True),
-        patch.object(Path, "read_text", return_value=text),
-    ):
-        recipe = parameters.read_yaml(Path("recipe.yaml"))
+    with NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        recipe = parameters.read_yaml(Path(file.name))
     assert parameters.merge(VALUES, recipe) == values
     assert "seed" not in recipe
     assert ("register_model" in recipe) == (changed["register_model"]["model"] == "toys")
