@@ -109,7 +109,7 @@ class Admission:
         try:
             payer = self._access.check(scope, body.address)
             named = Headers(scope=scope).get(CLIENT, "")[:MAX_CHARACTERS]
-            client_of_request.set(Client(payer, named or payer))
+            client_of_request.set(Client(payer, named or payer, []))
             turn = self._loop_turns.turn() if in_loop(scope) else nullcontext()
             places = nullcontext() if scope["path"] in PROBES else self._requests.take(body)
             with places, self._uploads.take(body) if body.is_upload else nullcontext():

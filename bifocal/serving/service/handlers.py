@@ -46,7 +46,7 @@ from bifocal.serving.service.settings import Settings
 from bifocal.serving.service.turns import Threads, Turns
 
 T = TypeVar("T")
-MAX_LETTERS = 4_000_000
+MAX_LETTERS = 500_000
 """Characters of all sentences of a request."""
 WRITE_SECONDS = 10
 """Time for a deletion: a registry may be slow, and its client waits no longer."""

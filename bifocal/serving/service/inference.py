@@ -24,6 +24,7 @@ from bifocal.serving.service.bodies import INFERENCE
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live import LoadedRelease
 from bifocal.serving.service.models import SearchRelease
+from bifocal.serving.service.turns import check_spent
 
 MODEL = "bifocal"
 TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
@@ -325,14 +326,12 @@ def inference_router(handlers: Handlers) -> APIRouter:
                 raise HTTPException(
                     409, "this model reads published features, not image files: send text"
                 )
-            parts, total = [], 0
+            parts = []
             for part in chunks(list(enumerate(strings)), IMAGES):
                 pixels = []
                 for row, string in part:
-                    decoded = await _decode(handlers, found, row, string)
-                    total += decoded.width * decoded.height
-                    await handlers.run(limits.check_pixels, total, row)
-                    pixels.append(decoded.pixels)
+                    check_spent()
+                    pixels.append((await _decode(handlers, found, row, string)).pixels)
                 parts.append(await loaded.threads.others.run(found.embedder.embed_pixels, pixels))
         vectors = np.concatenate(parts).astype(np.float32)
         answer = {"model_name": MODEL, "model_version": found.version.model_hash}

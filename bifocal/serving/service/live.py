@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from bifocal.durable import append_line, json_text
 from bifocal.onnx.files import parse_json
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.service.turns import Threads, client_of_request
+from bifocal.serving.service.turns import Threads, check_spent, client_of_request
 
 if TYPE_CHECKING:
     from bifocal.serving.service.models import SearchRelease
 
 logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
-LETTERS = 64
+LETTERS = 16
 """Letters of a sentence by which its cost grows by one; each sentence of a batch costs as much as
 the longest."""
-MAX_COST, SHORT_COST = 128, 64
+MAX_COST, SHORT_COST = 64, 32
 """Largest cost of a batch, and of the sentences of a request that share a batch with others."""
 FAILED = "the newest model or index could not be loaded: see the log of the service"
 """Reason for probes, which need no key: errors may have addresses with passwords, and paths."""
@@ -117,7 +117,7 @@ def cost(sentences: Sequence[str]) -> int:
     """Return the cost of sentences that are encoded together.
 
     >>> cost(["a dog", "a cat"]), cost(["a" * 640, "a cat"])
-    (2, 22)
+    (2, 82)
     """
     return len(sentences) * (1 + max(map(len, sentences), default=0) // LETTERS)
 
@@ -150,10 +150,11 @@ class LoadedRelease:
     async def embed(self, sentences: Sequence[str]) -> NDArray[Any]:
         """Return the vectors (B, d) of the B sentences of a request."""
         if cost(sentences) > SHORT_COST:
-            encode = self.release.embedder.embed_sentences
-            return np.concatenate(
-                [await self.threads.others.run(encode, part) for part in batches(sentences)]
-            )
+            encode, parts = self.release.embedder.embed_sentences, list[NDArray[Any]]()
+            for part in batches(sentences):
+                check_spent()
+                parts.append(await self.threads.others.run(encode, part))
+            return np.concatenate(parts)
         future: asyncio.Future[NDArray[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((list(sentences), future, client_of_request.get().payer))
         if self._task is None:

@@ -3,6 +3,7 @@ without metadata."""
 
 import asyncio
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container
 from io import BufferedReader, BytesIO
@@ -22,7 +23,7 @@ from bifocal.onnx.images import (
     open_header,
 )
 from bifocal.onnx.pixels import DecodedImage, decode_pixels
-from bifocal.serving.service.turns import Turns
+from bifocal.serving.service.turns import Turns, spend, timed
 
 SIDES = (256, 512, 1024)
 """Longest sides of a thumbnail, pixels."""
@@ -68,8 +69,15 @@ class Decoders:
             try:
                 await self.start()
                 async with asyncio.timeout(self.seconds or None):
-                    return await to_process.run_sync(
-                        decode, *arguments, cancellable=True, limiter=self._limiter
+                    return spend(
+                        await to_process.run_sync(
+                            timed,
+                            time.process_time,
+                            decode,
+                            *arguments,
+                            cancellable=True,
+                            limiter=self._limiter,
+                        )
                     )
             except TimeoutError as error:
                 raise HTTPException(

@@ -1,8 +1,9 @@
 """Computations of requests: clients take turns, so a client that asks for much waits for itself."""
 
 import asyncio
+import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableSequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -20,14 +21,42 @@ class Client(NamedTuple):
         payer: its key, or else its address, which takes turns and pays for work.
         name: a random text of a tab of the page, or else the payer: the same release of a
             comparison answers it.
+        seconds: processor time of each computation of the request.
     """
 
     payer: str
     name: str
+    seconds: MutableSequence[float]
 
 
-NOBODY = Client("", "")
+NOBODY = Client("", "", deque(maxlen=0))
 client_of_request = ContextVar("client_of_request", default=NOBODY)
+MOST_SECONDS = 0.75
+"""Processor time of a request, after which it encodes no further sentences and images."""
+
+
+def timed(
+    clock: Callable[[], float], function: Callable[..., T], *arguments: Any
+) -> tuple[T, float]:
+    """Return the result of a function, and its seconds by a clock."""
+    start = clock()
+    return function(*arguments), clock() - start
+
+
+def spend(timed: tuple[T, float]) -> T:
+    """Count the seconds of a result for the request, and return the result."""
+    client_of_request.get().seconds.append(timed[1])
+    return timed[0]
+
+
+def check_spent() -> None:
+    """Raise 413 if the request has taken ``MOST_SECONDS``."""
+    if sum(client_of_request.get().seconds) > MOST_SECONDS:
+        raise HTTPException(
+            413,
+            f"the request takes more than {MOST_SECONDS:g} s of processor time: send fewer or "
+            "shorter sentences, or fewer or smaller images, at a time",
+        )
 
 
 class Turns:
@@ -88,8 +117,11 @@ class Turns:
         400."""
         async with self.turn():
             try:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self.executor, function, *arguments
+                loop = asyncio.get_running_loop()
+                return spend(
+                    await loop.run_in_executor(
+                        self.executor, timed, time.thread_time, function, *arguments
+                    )
                 )
             except ValueError as error:
                 raise HTTPException(400, str(error)[:1000]) from error

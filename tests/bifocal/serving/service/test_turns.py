@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +10,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
 
 from bifocal.serving.service.live import MAX_COST, LoadedRelease, batches, cost
-from bifocal.serving.service.turns import Client, Threads, Turns, client_of_request
+from bifocal.serving.service.turns import (
+    MOST_SECONDS,
+    Client,
+    Threads,
+    Turns,
+    client_of_request,
+)
 
 
 async def as_client(name: str, work: Any) -> Any:
-    client_of_request.set(Client(name, name))
+    client_of_request.set(Client(name, name, []))
     return await work()
 
 
@@ -99,3 +107,24 @@ def test_a_sentence_of_another_client_waits_for_one_batch(letters: int) -> None:
         return before
 
     assert asyncio.run(run()) <= (1 if letters == 20 else 3)
+
+
+def test_sentences_of_a_request_are_encoded_for_a_limited_processor_time() -> None:
+    encoded: list[str] = []
+
+    def encode(sentences: list[str]) -> np.ndarray:
+        end = time.thread_time() + MOST_SECONDS / 3
+        while time.thread_time() < end:
+            pass
+        encoded.extend(sentences)
+        return np.zeros((len(sentences), 1))
+
+    async def embed(count: int) -> int:
+        model: Any = SimpleNamespace(embedder=SimpleNamespace(embed_sentences=encode))
+        loaded = LoadedRelease(model, Threads(1))
+        return len(await as_client("a", lambda: loaded.embed(["a" * 1000] * count)))
+
+    assert asyncio.run(embed(3)) == len(encoded) == 3
+    with pytest.raises(HTTPException, match="processor time: send fewer or shorter sentences"):
+        asyncio.run(embed(1000))
+    assert len(encoded) <= 7
