@@ -23,7 +23,7 @@ from bifocal.datasets.tables import (
     PHRASES,
     read_table,
 )
-from bifocal.durable import open_inside, path_inside
+from bifocal.durable import open_once, path_inside
 from bifocal.onnx.files import read_json, typed
 from bifocal.onnx.images import decode_image
 
@@ -112,10 +112,12 @@ class Dataset:
         """Open the file of an image once, below its folder; the errors are those of
         ``image_path``."""
         path = self.image_path(image_id)
-        if self.image_address is not None:
-            return path.open("rb")
-        name, links = str(self._paths[image_id]), self.follow_links
-        return open_inside(self.image_root, name, caches=True, follow_links=links)
+        return path.open("rb") if self.image_address is not None else open_once(path)
+
+    def read(self, image_id: str) -> bytes:
+        """Return the bytes of the file of an image, see ``open``."""
+        with self.open(image_id) as file:
+            return file.read()
 
     def open_image(self, image_id: str, side: int | None = None) -> Image.Image:
         """Decode the file of an image, see ``bifocal.onnx.images.open_image``."""

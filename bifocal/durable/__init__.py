@@ -8,7 +8,14 @@ or discards it.
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
 from bifocal.durable.files import append_line, clear, file_digest, replace_file, write_text
-from bifocal.durable.inside import check_own, is_inside, is_own_tree, open_inside, path_inside
+from bifocal.durable.inside import (
+    check_own,
+    is_inside,
+    is_own_tree,
+    open_inside,
+    open_once,
+    path_inside,
+)
 from bifocal.durable.json_values import json_digest, json_text, plain, write_json
 from bifocal.durable.locks import hold, locked, release
 
@@ -28,6 +35,7 @@ __all__ = [
     "locked",
     "new_folder",
     "open_inside",
+    "open_once",
     "path_inside",
     "plain",
     "reading",

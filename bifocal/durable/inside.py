@@ -65,7 +65,11 @@ def open_inside(
     Raises:
         ValueError: the name leads out of the folder, or is not a regular file.
     """
-    path = path_inside(root, name, caches=caches, follow_links=follow_links)
+    return open_once(path_inside(root, name, caches=caches, follow_links=follow_links))
+
+
+def open_once(path: Path) -> BufferedReader:
+    """Open a regular file by its resolved path, without links; ``ValueError`` for other files."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for its writer
     if os.open not in os.supports_dir_fd:  # Windows
         return _regular(os.open(path, flags | getattr(os, "O_BINARY", 0)), path)

@@ -16,9 +16,7 @@ def encode_images(
 ) -> Array:
     """Encode images from their files if the graphs read files, else from their stored features."""
     if "image" in encoders.inputs:
-        return encoders.encode_images(
-            [dataset.image_path(image_id).read_bytes() for image_id in image_ids]
-        )
+        return encoders.encode_images([dataset.read(image_id) for image_id in image_ids])
     if features is None or "features" not in encoders.inputs:
         raise ValueError(
             f"the graphs take {', '.join(encoders.inputs)}: images need the features they read"

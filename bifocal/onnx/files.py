@@ -3,7 +3,7 @@ damaged file."""
 
 import hashlib
 import json
-import stat
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
@@ -63,8 +63,7 @@ def read_whole(file: Path, read: Callable[[Path], T]) -> T:
     """Return ``read(file)`` of a file or folder; ``DamagedFileError`` with its name if it cannot be
     read."""
     try:
-        if file.exists() and not (file.is_file() or file.is_dir()):
-            raise ValueError("a named pipe or a device, expected a file")
+        _check_kind(file)
         return read(file)
     except (FileNotFoundError, DamagedFileError, UnsupportedError):
         raise
@@ -78,20 +77,24 @@ class UnreadableError(ValueError):
     """A file that cannot be read now: it may be whole."""
 
 
-def open_regular(path: Path, most: int) -> BufferedReader:
-    """Open a regular file of at most ``most`` bytes; ``ValueError`` for others: a pipe or a device
-    has no end."""
+def open_regular(file: Path | Callable[[], BufferedReader], most: int) -> BufferedReader:
+    """Open a regular file of at most ``most`` bytes, by its path or a function; ``ValueError`` for
+    others: a pipe or a device has no end."""
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            raise ValueError("a named pipe or a device, expected a file")
-        if found.st_size > most:
-            raise ValueError(
-                f"too large: a file of {found.st_size} bytes, at most {most} are accepted"
-            )
-        return path.open("rb")
+        if isinstance(file, Path):
+            _check_kind(file)
+        opened = file.open("rb") if isinstance(file, Path) else file()
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
+    if (size := os.fstat(opened.fileno()).st_size) <= most:
+        return opened
+    opened.close()
+    raise ValueError(f"too large: a file of {size} bytes, at most {most} are accepted")
+
+
+def _check_kind(file: Path) -> None:
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise ValueError("a named pipe or a device, expected a file")
 
 
 def parse_json(text: str | bytes) -> Any:

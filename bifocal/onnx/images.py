@@ -6,12 +6,12 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -148,11 +148,11 @@ def image_size(
         )
 
 
-def has_profile(path: Path) -> bool:
+def has_profile(opener: Callable[[], BufferedReader]) -> bool:
     """Return whether an image file has a color profile other than sRGB; False for a file that
     cannot be read."""
     try:
-        with open_regular(path, MAX_BYTES) as file, open_header(file) as image:
+        with open_regular(opener, MAX_BYTES) as file, open_header(file) as image:
             return srgb_transform(image.info.get("icc_profile") or b"", image.mode) is not None
     except ValueError:
         return False

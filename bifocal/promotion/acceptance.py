@@ -297,11 +297,7 @@ def _latency_checks(
     models: Sequence[ExportedModel], common: CommonImages, criteria: Criteria
 ) -> Iterator[Check]:
     read = all(model.reads_images for model in models)
-    image = (
-        common.split.image_path(common.split.images["image_id"].iloc[0]).read_bytes()
-        if read
-        else None
-    )
+    image = common.split.read(common.split.images["image_id"].iloc[0]) if read else None
     for kind, ratio in latency_ratios(models[0].encoders, models[1].encoders, image).items():
         yield limit_check(
             f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio, "max_latency_ratio"

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from bifocal.datasets.base import META
-from bifocal.durable import open_inside, path_inside, plain
+from bifocal.durable import open_once, path_inside, plain
 
 CACHED = 4096
 """Items whose facts stay in memory."""
@@ -53,7 +53,7 @@ class Items:
     def opener(self, row: int) -> Callable[[], BufferedReader]:
         """Return the function that opens the file of an item's image, also in another process;
         ``OSError`` or ``ValueError`` if there is none."""
-        return partial(_open, self._folder, self._value("image", row), self._follow_links)
+        return partial(_open, self.file(row))
 
     def _facts(self, row: int) -> dict[str, Any]:
         """Return the fields of ``ItemFacts``."""
@@ -75,7 +75,7 @@ class Items:
         return None if column is None else column[row].as_py()
 
 
-def _open(folder: Path | None, name: str | None, follow_links: bool) -> BufferedReader:
-    if folder is None or name is None:
+def _open(file: Path | None) -> BufferedReader:
+    if file is None:
         raise FileNotFoundError("the item has no image file")
-    return open_inside(folder, name, caches=True, follow_links=follow_links)
+    return open_once(file)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from bifocal.datasets.remote_files import is_address
-from bifocal.durable import check_own, complete, file_digest, write_text
+from bifocal.durable import check_own, complete, write_text
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
@@ -145,9 +145,7 @@ def _is_moved(folder: Path, former: str, source: str | None) -> bool:
         same = 0
         for row in known:
             entry = entries.get(row.get("item_id", row.get("image_id")))
-            file = found.open(entry) if entry else None
-            if file is not None and file.is_file():
-                same += file_digest(file) == row["sha256"]
+            same += entry is not None and found.digest(entry) == row["sha256"]
     return 2 * same > len(known)
 
 

@@ -156,10 +156,10 @@ def _untrained_ranks(small: str, subject: Subject) -> tuple[Ranks, Ranks]:
     networks = named_networks(None if small == SMALL else Path(small))
     embedder = Embedder(small_encoders(networks or small_networks(offline=True)))
     texts = subject.split.captions["text"].tolist()
-    files = [subject.split.image_path(name) for name in subject.pairs.image_ids]
+    names = subject.pairs.image_ids
     images = [
-        embedder.embed_images([file.read_bytes() for file in files[start : start + BATCH]])
-        for start in range(0, len(files), BATCH)
+        embedder.embed_images([subject.split.read(name) for name in names[start : start + BATCH]])
+        for start in range(0, len(names), BATCH)
     ]
     captions = [
         embedder.embed_sentences(texts[start : start + BATCH])

@@ -42,7 +42,7 @@ def calibrate_phrases(onnx: Path, dataset: Dataset) -> None:
     scores, present = list[tuple[float, float]](), list[bool]()
     asked = list(phrases_of([captions[image] for image in images]))
     for image, (own, others) in zip(track(images, "phrases"), asked, strict=True):
-        content, phrases = dataset.image_path(image).read_bytes(), [*own, *others]
+        content, phrases = dataset.read(image), [*own, *others]
         read, (vector,) = head.read(content), embedder.embed_images([content])
         cosines = embedder.embed_sentences(phrases) @ vector
         known = [presence_score(read.presence, weights) for weights in head.weights(phrases)]

@@ -281,9 +281,9 @@ class _Run:
             return Embedded(
                 Item(entry.item_id, entry.image, entry.sha256 or "", width, height), None, None
             )
-        path = self.settings.source.open(entry)  # a failed download is not a fault of the image
+        opener = self.settings.source.opener(entry)  # a failed download is not a fault of the image
         try:
-            with open_regular(path, MAX_BYTES) as opened:
+            with open_regular(opener, MAX_BYTES) as opened:
                 file = opened.read()
             digest = hashlib.sha256(file).hexdigest()
             if digest == self.update.sha256(position):

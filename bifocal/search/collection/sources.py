@@ -1,10 +1,15 @@
 """Images for a collection, with captions and metadata: from a dataset, a folder, a table or an
 archive."""
 
+import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -28,6 +33,7 @@ from bifocal.datasets.formats.user_files import (
 )
 from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE, metadata_table
+from bifocal.durable import open_inside
 from bifocal.onnx.files import open_regular
 from bifocal.onnx.image_limits import MAX_BYTES
 from bifocal.onnx.images import open_header
@@ -90,14 +96,24 @@ class Source:
     dataset: Dataset | None = None
     remote: RemoteImages | None = None
 
-    def open(self, entry: Entry) -> Path:
-        """Return the file of an image; an image of a dataset at an address is downloaded."""
+    def opener(self, entry: Entry) -> Callable[[], BufferedReader]:
+        """Return the function that opens the file of an image, once; one at an address is
+        downloaded first."""
         if self.dataset is not None:
-            return self.dataset.image_path(entry.item_id)
+            self.dataset.image_path(entry.item_id)
+            return partial(self.dataset.open, entry.item_id)
+        name, links = str(entry.image), self.follow_links
         if self.remote is not None:
-            return self.remote.open(str(entry.image))
+            copy = self.remote.open(name)
+            return lambda: copy.open("rb")
         assert self.folder is not None
-        return self.folder / str(entry.image)
+        return partial(open_inside, self.folder, name, caches=True, follow_links=links)
+
+    def digest(self, entry: Entry) -> str | None:
+        """Return the SHA-256 of the file of an image; None if it cannot be read."""
+        with suppress(ValueError), open_regular(self.opener(entry), MAX_BYTES) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        return None
 
     def states(self, entries: Sequence[Entry]) -> NDArray[np.int64]:
         """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which
@@ -256,10 +272,10 @@ def with_origins(
     def date(position: int) -> datetime | None:
         if position in known or entries[position].kept:
             return known.get(position)
-        file = source.open(entries[position])
-        taken = date_taken(file)
-        if taken is None and own_times and file.is_file():
-            return datetime.fromtimestamp(int(file.stat().st_mtime))
+        taken = date_taken(opener := source.opener(entries[position]))
+        with suppress(ValueError), open_regular(opener, MAX_BYTES) as file:
+            if taken is None and own_times:
+                return datetime.fromtimestamp(int(os.fstat(file.fileno()).st_mtime))
         return taken
 
     missing: list[tuple[str, Callable[[int], Any], pa.DataType]] = [
@@ -273,10 +289,8 @@ def with_origins(
     return table
 
 
-def date_taken(file: Path) -> datetime | None:
+def date_taken(opener: Callable[[], BufferedReader]) -> datetime | None:
     """Return the time of a photograph in its EXIF data; None for a file without a valid one."""
-    try:
-        with open_regular(file, MAX_BYTES) as opened, open_header(opened) as image:
-            return date_of(image)
-    except ValueError:
-        return None
+    with suppress(ValueError), open_regular(opener, MAX_BYTES) as file, open_header(file) as image:
+        return date_of(image)
+    return None

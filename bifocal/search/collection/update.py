@@ -1,6 +1,5 @@
 """An update of a collection: what it takes over from a previous one, and from a killed run."""
 
-import hashlib
 from collections.abc import Collection as Container
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -66,7 +65,7 @@ class CollectionUpdate:
         rows = np.flatnonzero(self.rows >= 0).tolist()
         known = [position for position in rows if not self._entries[position].kept]
         found = prefetch(
-            lambda position: has_profile(source.open(self._entries[position])), known, PREFETCHED
+            lambda position: has_profile(source.opener(self._entries[position])), known, PREFETCHED
         )
         pairs = track(zip(known, found, strict=True), "reading color profiles", total=len(known))
         changed = [position for position, profile in pairs if profile]
@@ -244,5 +243,4 @@ def _has_content(source: Source, entry: Entry, sha256: str) -> bool:
         return True
     if entry.sha256 is not None or source.dataset is not None:
         return entry.sha256 is None
-    file = source.open(entry)
-    return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256
+    return source.digest(entry) == sha256

@@ -83,7 +83,7 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
 
 
 def measure(
-    features: Mapping[str, Any], training: Mapping[str, Any], text: Path, files: Sequence[Path]
+    features: Mapping[str, Any], training: Mapping[str, Any], text: Path, files: Sequence[bytes]
 ) -> Costs:
     """Measure features of a few images, and two steps of the model with the captions in ``text``.
 
@@ -178,7 +178,7 @@ def fit_budget(
     key = {"seconds": seconds, "images": count, **sections}
     known = read_json(file) if file.is_file() else {}
     if known.get("key") != key:
-        files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
+        files = [images.read(image_id) for image_id in images.images["image_id"][:SAMPLE]]
         costs = measure(
             sections["extract_features"],
             sections["train_embedding"],

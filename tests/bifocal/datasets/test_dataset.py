@@ -6,11 +6,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from bifocal.datasets import dataset as dataset_module
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.tables import IMAGES, write_table
-from bifocal.durable import inside
 from tests.bifocal.datasets.small import SETTINGS
 
 
@@ -48,7 +48,7 @@ def test_an_image_that_is_a_link_out_now_is_not_opened(tmp_path, corpus, monkeyp
     secret = file.rename(tmp_path / "secret.jpg")
     shutil.copyfile(secret, file)
     assert dataset.open_image("test").size
-    look = inside.path_inside
+    look = dataset_module.path_inside
 
     def exchange(*arguments, **options):
         found = look(*arguments, **options)
@@ -56,7 +56,7 @@ def test_an_image_that_is_a_link_out_now_is_not_opened(tmp_path, corpus, monkeyp
         file.symlink_to(secret)
         return found
 
-    monkeypatch.setattr(inside, "path_inside", exchange)
+    monkeypatch.setattr(dataset_module, "path_inside", exchange)
     with pytest.raises((OSError, ValueError)):
         dataset.open_image("test")
 

@@ -9,10 +9,9 @@ import pytest
 from PIL import Image
 
 from bifocal.onnx.metadata import COLORS
-from bifocal.search.collection import sources as sources_module
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
-from bifocal.search.collection.sources import files_source, with_origins
+from bifocal.search.collection.sources import Source, files_source, with_origins
 from bifocal.search.collection.update import CollectionUpdate
 from bifocal.search.collection.writer import CollectionWriter, Item
 from tests.bifocal.color_profiles import swapped_profile
@@ -79,12 +78,17 @@ def test_unchanged_files_keep_their_date_and_are_not_opened(
     writer.finish(metadata=previous)
     states[2] += 1
     opened: list[str] = []
-    monkeypatch.setattr(sources_module, "date_taken", lambda file: opened.append(file.name))
+    opener = Source.opener
+    monkeypatch.setattr(
+        Source,
+        "opener",
+        lambda source, entry: opened.append(entry.item_id) or opener(source, entry),
+    )
     update = CollectionUpdate(Collection.open(tmp_path / "previous"), source.entries, states)
     found = with_origins(source, source.entries, update.dates())
     assert found is not None
     assert previous is not None
-    assert opened == [Path(source.entries[2].item_id).name]
+    assert opened == [source.entries[2].item_id]
     assert found["meta.date"].to_pylist()[:2] == previous["meta.date"].to_pylist()[:2]
 
 
@@ -120,3 +124,21 @@ def test_images_of_an_earlier_version_are_embedded_again_only_if_they_have_a_col
             entry.item_id for entry, row in zip(source.entries, update.rows, strict=True) if row < 0
         ] == changed
         assert update.unchanged.tolist() == (update.rows >= 0).tolist()
+
+
+def test_a_listed_image_that_is_a_link_out_now_is_not_read(photos: Path, tmp_path: Path) -> None:
+    """Whatever reads it: dates, hashes, color profiles and the vectors' own reader."""
+    source = files_source(photos, tmp_path / "new")
+    entry = next(entry for entry in source.entries if entry.image == "a.jpg")
+    assert source.digest(entry) is not None
+    secret = (photos / "a.jpg").rename(tmp_path / "secret.jpg")
+    (photos / "a.jpg").symlink_to(secret)
+    assert source.digest(entry) is None
+    dates = with_origins(source, source.entries)
+    assert dates is not None
+    assert None in dates["meta.date"].to_pylist()
+    opener = source.opener(entry)
+    with pytest.raises(ValueError, match="not a path inside its folder"):
+        opener()
+    own = files_source(photos, tmp_path / "own", follow_links=True)
+    assert own.digest(entry) is not None
