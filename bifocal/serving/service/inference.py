@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from bifocal.durable import json_text
-from bifocal.onnx.limits import Limits, chunks
+from bifocal.onnx.limits import Limits
 from bifocal.onnx.pixels import DecodedImage
 from bifocal.serving.service.api import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute, parse_json
 from bifocal.serving.service.bodies import INFERENCE
@@ -28,8 +28,6 @@ from bifocal.serving.service.turns import check_spent
 
 MODEL = "bifocal"
 TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
-IMAGES = 8
-"""Image files that are embedded at once."""
 HEADER = "inference-header-content-length"
 
 
@@ -327,12 +325,11 @@ def inference_router(handlers: Handlers) -> APIRouter:
                     409, "this model reads published features, not image files: send text"
                 )
             parts = []
-            for part in chunks(list(enumerate(strings)), IMAGES):
-                pixels = []
-                for row, string in part:
-                    check_spent()
-                    pixels.append((await _decode(handlers, found, row, string)).pixels)
-                parts.append(await loaded.threads.others.run(found.embedder.embed_pixels, pixels))
+            for row, string in enumerate(strings):
+                check_spent()
+                image = await _decode(handlers, found, row, string)
+                embed = found.embedder.embed_pixels  # a batch takes as long as its images
+                parts.append(await loaded.threads.others.run(embed, [image.pixels]))
         vectors = np.concatenate(parts).astype(np.float32)
         answer = {"model_name": MODEL, "model_version": found.version.model_hash}
         if body.id is not None:

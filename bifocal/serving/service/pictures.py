@@ -3,7 +3,6 @@ without metadata."""
 
 import asyncio
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container
 from io import BufferedReader, BytesIO
@@ -72,7 +71,6 @@ class Decoders:
                     return spend(
                         await to_process.run_sync(
                             timed,
-                            time.process_time,
                             decode,
                             *arguments,
                             cancellable=True,

@@ -35,12 +35,10 @@ MOST_SECONDS = 0.75
 """Processor time of a request, after which it encodes no further sentences and images."""
 
 
-def timed(
-    clock: Callable[[], float], function: Callable[..., T], *arguments: Any
-) -> tuple[T, float]:
-    """Return the result of a function, and its seconds by a clock."""
-    start = clock()
-    return function(*arguments), clock() - start
+def timed(function: Callable[..., T], *arguments: Any) -> tuple[T, float]:
+    """Return the result of a function, and its processor time in s."""
+    start = time.thread_time()
+    return function(*arguments), time.thread_time() - start
 
 
 def spend(timed: tuple[T, float]) -> T:
@@ -118,11 +116,7 @@ class Turns:
         async with self.turn():
             try:
                 loop = asyncio.get_running_loop()
-                return spend(
-                    await loop.run_in_executor(
-                        self.executor, timed, time.thread_time, function, *arguments
-                    )
-                )
+                return spend(await loop.run_in_executor(self.executor, timed, function, *arguments))
             except ValueError as error:
                 raise HTTPException(400, str(error)[:1000]) from error
 
