@@ -65,9 +65,9 @@ def read_whole(file: Path, read: Callable[[Path], T]) -> T:
     try:
         _check_kind(file)
         return read(file)
-    except (FileNotFoundError, DamagedFileError, UnsupportedError):
+    except (FileNotFoundError, DamagedFileError, UnsupportedError, KeyboardInterrupt):
         raise
-    except Exception as error:  # NumPy, Arrow, faiss and JSON have classes of their own
+    except BaseException as error:  # NumPy, Arrow, faiss and JSON have own classes, Rust has panics
         reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
         hint = "copy it again, or run the command that writes it"
         raise DamagedFileError(f"{file} is damaged ({reason}): {hint}") from error

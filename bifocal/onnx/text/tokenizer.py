@@ -38,6 +38,7 @@ class SubwordTokenizer:
         tokenizer.no_padding()
         if max_tokens is not None:
             tokenizer.enable_truncation(max_tokens)
+        tokenizer.encode("a")  # or a damaged part would fail at the first sentence
         return cls(tokenizer)
 
     def save(self, file: Path) -> None:

@@ -127,12 +127,13 @@ class Admission:
                     scope, receive, send_checked
                 )
             status = 499
-        except Exception:
-            logger.exception("a request failed")
+        except BaseException as error:  # also a panic of a library in Rust
+            ends = isinstance(error, asyncio.CancelledError)
+            if not ends:
+                logger.exception("a request failed")
             if status == 0:
-                await error_response(500, "the service failed: see its log")(
-                    scope, receive, send_checked
-                )
+                reason = "the service ends" if ends else "the service failed: see its log"
+                await error_response(503 if ends else 500, reason)(scope, receive, send_checked)
         finally:
             self.metrics.active.set(self._requests.taken.total())
             route = getattr(scope.get("route"), "path", "none")

@@ -13,11 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.processors import TemplateProcessing
 
 from bifocal.export.towers import export_towers
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.files import REPORTS
+from bifocal.onnx.files import REPORTS, DamagedFileError, read_whole
 from bifocal.onnx.pointing import open_pointer
+from bifocal.onnx.text.tokenizer import SubwordTokenizer
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
@@ -220,3 +224,15 @@ def test_another_form_of_json_is_named_by_one_error(kept: Kept, data: st.DataObj
     finally:
         replace(file, json.dumps(files[file]).encode())
     assert file.name in message or str(folder) in message
+
+
+def test_a_tokenizer_that_panics_is_one_error(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, "[UNK]"))
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 0)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    assert read_whole(tmp_path / "tokenizer.json", SubwordTokenizer.read).unknown == 1
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["post_processor"]["special_tokens"] = {}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DamagedFileError, match=r"tokenizer.json is damaged \(no entry"):
+        read_whole(tmp_path / "tokenizer.json", SubwordTokenizer.read)

@@ -350,3 +350,27 @@ def test_requests_of_the_event_loop_take_turns() -> None:
         assert second in order[3:5]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (asyncio.CancelledError(), 503, "the service ends"),
+        (type("PanicException", (BaseException,), {})("of Rust"), 500, "the service failed"),
+    ],
+)
+def test_whatever_ends_a_request_it_has_an_answer(
+    error: BaseException, status: int, reason: str
+) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def fail(*arguments: Any) -> None:
+        raise error
+
+    scope = {"type": "http", "path": "/", "method": "GET", "headers": [], "client": ("a", 1)}
+    asyncio.run(Admission(fail, Settings(), Metrics())(scope, fail, send))
+    assert sent[0]["status"] == status
+    assert reason in sent[1]["body"].decode()
