@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
 from bifocal.durable import Change, path_inside
+from bifocal.onnx.files import parse_json
 from bifocal.search.collection.format import (
     DESCRIPTION,
     FEATURES,
@@ -132,3 +133,23 @@ def _tombstones(items: pa.Table, gone: NDArray[np.bool_]) -> pa.Table:
         for field in items.schema
     ]
     return pa.table(columns, schema=items.schema)
+
+
+def read_ids(text: str) -> tuple[list[str], list[str]]:
+    """Return the ids in lines of JSON strings, and the lines that a killed process or a full disk
+    has cut.
+
+    >>> read_ids('"a"\\n\\n"b c"\\n"to')
+    (['a', 'b c'], ['"to'])
+    """
+    ids, incomplete = list[str](), list[str]()
+    for line in text.split("\n"):
+        try:
+            value = parse_json(line) if line.strip() else None
+        except ValueError:
+            value = None
+        if isinstance(value, str):
+            ids.append(value)
+        elif line.strip():
+            incomplete.append(line)
+    return ids, incomplete

@@ -33,8 +33,7 @@ def delete_command(
     version has them.
     """
     from bifocal.durable import change
-    from bifocal.search.deletion import delete_from_collection, delete_from_index
-    from bifocal.serving.service.live import read_ids
+    from bifocal.search.deletion import delete_from_collection, delete_from_index, read_ids
     from runtime.artifacts import change_manifest
 
     wanted = list(item_ids)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.durable import append_line, json_text
-from bifocal.onnx.files import parse_json
+from bifocal.search.deletion import read_ids
 from bifocal.search.index.index import SearchIndex
 from bifocal.serving.service.turns import Threads, check_spent, client_of_request
 
@@ -91,26 +91,6 @@ class Deletions:
             self._ids.update(dict.fromkeys(new))
             for index in self._indexes:
                 index.remove(new)
-
-
-def read_ids(text: str) -> tuple[list[str], list[str]]:
-    """Return the ids in lines of JSON strings, and the lines that a killed process or a full disk
-    has cut.
-
-    >>> read_ids('"a"\\n\\n"b c"\\n"to')
-    (['a', 'b c'], ['"to'])
-    """
-    ids, incomplete = list[str](), list[str]()
-    for line in text.split("\n"):
-        try:
-            value = parse_json(line) if line.strip() else None
-        except ValueError:
-            value = None
-        if isinstance(value, str):
-            ids.append(value)
-        elif line.strip():
-            incomplete.append(line)
-    return ids, incomplete
 
 
 def cost(sentences: Sequence[str]) -> int:
