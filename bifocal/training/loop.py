@@ -153,13 +153,9 @@ def run_epochs(
             state.save(Progress(epoch + 1, 0, 0.0, history))
             saved = time.monotonic()
             if world.is_main:
-                minutes = (
-                    (time.monotonic() - start)
-                    / (epoch + 1 - first_epoch)
-                    * (epochs - epoch - 1)
-                    / 60
-                )
-                summary = f"{_summary(row, task.shown)}; about {minutes:.0f} min left"
+                each = (time.monotonic() - start) / (epoch + 1 - first_epoch)
+                left = f"about {each * (epochs - epoch - 1):,.0f} s left"
+                summary = f"{_summary(row, task.shown)}; {left}"
                 log_line(f"{task.name}, epoch {epoch + 1}/{epochs}: {summary}")
                 on_epoch(row)
             if world.any_rank(sigterm_received(), device):

@@ -148,7 +148,7 @@ def test_progress_lines_name_the_training_and_its_metrics(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(tmp_path, metrics=[3.0, 1.5, 2.0])
-    lines = [line for line in capsys.readouterr().err.splitlines() if "min left" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "; about" in line]
     assert len(lines) == 3
     assert lines[1].startswith("training, epoch 2/3: loss ")
-    assert lines[1].endswith(", error 1.5; about 0 min left")
+    assert lines[1].endswith(", error 1.5; about 0 s left")
