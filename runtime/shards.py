@@ -1,8 +1,6 @@
 """Shards: equal shares of a stage's items that machines process in parallel; ``i/n`` is share i,
 from 1, of n."""
 
-import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,13 +65,3 @@ def check_equal_files(manifests: Mapping[Path, Mapping[str, Any]], stage: str) -
                 raise ValueError(
                     f"{path} and {other} have different files {name}: {stage} one of them again"
                 )
-
-
-def link(source: Path, target: Path) -> None:
-    """Link a file, or copy it if hard links are impossible; a file of a killed run is replaced."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without hard links
-        shutil.copy(source, target)

@@ -7,7 +7,7 @@ or discards it.
 """
 
 from bifocal.durable.changes import Change, change, complete, new_folder, reading, write_once
-from bifocal.durable.files import append_line, clear, file_digest, replace_file, write_text
+from bifocal.durable.files import append_line, clear, file_digest, link, replace_file, write_text
 from bifocal.durable.inside import (
     check_own,
     is_inside,
@@ -32,6 +32,7 @@ __all__ = [
     "is_own_tree",
     "json_digest",
     "json_text",
+    "link",
     "locked",
     "new_folder",
     "open_inside",

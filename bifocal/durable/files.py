@@ -120,6 +120,17 @@ def delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def link(source: Path | str, target: Path | str) -> None:
+    """Link a file in place of ``target``, or copy it if hard links are impossible."""
+    place = Path(target)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    try:
+        os.link(Path(source).resolve(), place)  # not the link of a cache
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(source, place)
+
+
 def file_digest(file: Path) -> str:
     """Return the SHA-256 of a file."""
     with file.open("rb") as opened:

@@ -6,12 +6,12 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -146,16 +146,6 @@ def image_size(
             if image.format != "TIFF" and orientation(image) in TURNED
             else (width, height)
         )
-
-
-def has_profile(opener: Callable[[], BufferedReader]) -> bool:
-    """Return whether an image file has a color profile other than sRGB; False for a file that
-    cannot be read."""
-    try:
-        with open_regular(opener, MAX_BYTES) as file, open_header(file) as image:
-            return srgb_transform(image.info.get("icc_profile") or b"", image.mode) is not None
-    except ValueError:
-        return False
 
 
 def _opened(file: IO[bytes], formats: tuple[str, ...]) -> ImageFile.ImageFile:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from bifocal.durable import link
 from bifocal.features import FeatureStore
-from runtime.shards import check_equal_files, link, read_shards
+from runtime.shards import check_equal_files, read_shards
 from runtime.spec import Params
 
 

@@ -1,7 +1,6 @@
 """Collection and index of a folder of images by given encoders, in a run folder, and the changes of
 the folder."""
 
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.datasets.formats.folder import READ, is_written
-from bifocal.durable import complete
+from bifocal.durable import complete, link
 from bifocal.durable.cached import cached_folder, kept
 from bifocal.hubness.bank import HubnessBank
 from bifocal.onnx.encoders import Embedder, scores_pairs
@@ -173,16 +172,8 @@ def _new_encoders(
     for source, copied in ((encoders, partial), (pointing, partial / POINTING)):
         if source is not None:
             ignored = shutil.ignore_patterns(artifacts.MANIFEST)
-            shutil.copytree(source, copied, copy_function=_link, ignore=ignored, dirs_exist_ok=True)
+            shutil.copytree(source, copied, copy_function=link, ignore=ignored, dirs_exist_ok=True)
     return {target: partial}
-
-
-def _link(source: str, target: str) -> None:
-    Path(target).unlink(missing_ok=True)
-    try:
-        os.link(Path(source).resolve(), target)  # not the link of a hub's cache
-    except OSError:  # another file system, or one without hard links
-        shutil.copyfile(source, target)
 
 
 def changes(source: Path, run: Path) -> Iterator[None]:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 from uuid import uuid4
 
-from bifocal.durable import change, json_digest, write_json
+from bifocal.durable import change, json_digest, link, write_json
 from bifocal.onnx.files import read_json
 from bifocal.progress import log_line
 from runtime import artifacts
@@ -111,7 +111,7 @@ class RemoteCheckpoints:
                 continue
             self._count += 1
             snapshot[name] = version, f"{self._process}/{self._count}"
-            _link(path, staging / "files" / str(self._count))
+            link(path, staging / "files" / str(self._count))
         self._pending = self._executor.submit(self._upload, staging, snapshot)
 
     def _files(self) -> list[tuple[str, Path]]:
@@ -146,14 +146,6 @@ class RemoteCheckpoints:
             self._is_behind = True
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-
-
-def _link(source: Path, target: Path) -> None:
-    target.parent.mkdir(exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links
-        shutil.copy(source, target)
 
 
 @contextmanager

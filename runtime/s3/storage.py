@@ -54,8 +54,7 @@ class Storage:
         """Download to ``target``, complete or absent; resume, keep unchanged files, verify SHA-256
         or else sizes."""
         bucket, prefix = parse_s3_uri(uri)
-        with wrap_s3_errors(uri):
-            found = self._objects(bucket, prefix)
+        found = self.objects(uri)
         keys = {name: f"{prefix}/{name}" if name else prefix for name in found}
         if both := folder_and_file(keys):
             raise StorageError(
@@ -83,9 +82,19 @@ class Storage:
 
     def objects(self, uri: str) -> dict[str, tuple[str, int]]:
         """ETag and size of each object of the folder at ``uri``, by its path; "" is the path of a
-        single file."""
+        single file. Whole entries of boto3 would take twice the memory."""
+        bucket, prefix = parse_s3_uri(uri)
+        objects: dict[str, tuple[str, int]] = {}
         with wrap_s3_errors(uri):
-            return self._objects(*parse_s3_uri(uri))
+            for entry in self._list(bucket, prefix):
+                name, found = entry["Key"].removeprefix(prefix), (entry["ETag"], entry["Size"])
+                if name == "":
+                    return {"": found}
+                if name.startswith("/") and not name.endswith("/"):
+                    objects[check_relative(name[1:], uri)] = found
+        if not objects:
+            raise StorageError(f"{uri}: no such file or folder; check the address")
+        return objects
 
     def read(self, uri: str, etag: str) -> bytes:
         """Return the object at ``uri`` by one request; an error if it has another ``etag`` by
@@ -212,22 +221,6 @@ class Storage:
             Bucket=bucket, Prefix=prefix
         ):
             yield from page.get("Contents", [])
-
-    def _objects(self, bucket: str, prefix: str) -> dict[str, tuple[str, int]]:
-        """ETag and size of each file in the listing, by its path relative to ``prefix``; "" if
-        ``prefix`` is a file. Whole entries of boto3 would take twice the memory."""
-        objects: dict[str, tuple[str, int]] = {}
-        for entry in self._list(bucket, prefix):
-            name, found = entry["Key"].removeprefix(prefix), (entry["ETag"], entry["Size"])
-            if name == "":
-                return {"": found}
-            if name.startswith("/") and not name.endswith("/"):
-                objects[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = found
-        if not objects:
-            raise StorageError(
-                f"{SCHEME}{bucket}/{prefix}: no such file or folder; check the address"
-            )
-        return objects
 
     def _upload(self, path: Path, bucket: str, key: str, digest: str) -> None:
         with wrap_s3_errors(f"{SCHEME}{bucket}/{key}"):

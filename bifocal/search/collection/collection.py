@@ -1,6 +1,6 @@
 """A collection: ids, metadata and vectors of many images by one exported model. Needs no torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.datasets.remote_files import is_address
-from bifocal.durable import path_inside
+from bifocal.durable import link, path_inside
 from bifocal.onnx.files import read_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
@@ -195,11 +195,8 @@ class Collection:
             )
 
 
-def merge_collections(
-    parts: Sequence[Path], target: Path, link: Callable[[Path, Path], None]
-) -> Description:
-    """Write one collection of all parts, in order; ``link`` makes its second path a file with the
-    first's contents."""
+def merge_collections(parts: Sequence[Path], target: Path) -> Description:
+    """Write one collection of all parts, in order; their files are linked."""
     opened = [Collection.open(part) for part in parts]
     first = opened[0].description
     tables, shards = [], list[int]()

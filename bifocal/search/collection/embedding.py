@@ -97,8 +97,6 @@ class CollectionEmbedder:
         )
         run = _Run(self, vectors, update, writer, entries, by_features)
         start = time.perf_counter()
-        if run._stored is None:
-            update.convert_colors(self.source)
         run.embed()
         seconds = time.perf_counter() - start
         finished = self._finish(run, first_shard)

@@ -51,7 +51,7 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         if reason := _unknown(source, name, states, prune=prune):
             reasons[item_id] = reason
     gone = {item_id: name for item_id, name in missing.items() if item_id not in reasons}
-    if not prune and (place := _emptied(gone.values(), items.values())) is not None:
+    if gone and not prune and (place := _emptied(gone.values(), items.values())) is not None:
         reasons |= dict.fromkeys(gone, (place or source.root, PRUNED[1]))
     notes = [
         (

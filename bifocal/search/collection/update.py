@@ -13,11 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import META
-from bifocal.datasets.prefetch import prefetch
 from bifocal.datasets.tables import with_type
-from bifocal.onnx.images import has_profile
-from bifocal.onnx.metadata import COLORS
-from bifocal.progress import track
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import (
     DATE,
@@ -33,8 +29,6 @@ from bifocal.search.collection.sources import Entry, Source
 from bifocal.search.collection.writer import CollectionWriter, Item
 
 ITEM = ("item_id", "image", "sha256", "width", "height")
-PREFETCHED = 64
-"""Files whose headers are read ahead."""
 States = NDArray[np.int64]
 
 
@@ -56,26 +50,6 @@ class CollectionUpdate:
                 self._items, stored, collection.deleted, entries, states
             )
             self.unchanged |= np.array([entry.kept for entry in entries], bool)
-
-    def convert_colors(self, source: Source) -> None:
-        """Forget images with a color profile if the collection was embedded before such colors
-        became sRGB."""
-        if self.collection is None or self._has_colors():
-            return
-        rows = np.flatnonzero(self.rows >= 0).tolist()
-        known = [position for position in rows if not self._entries[position].kept]
-        found = prefetch(
-            lambda position: has_profile(source.opener(self._entries[position])), known, PREFETCHED
-        )
-        pairs = track(zip(known, found, strict=True), "reading color profiles", total=len(known))
-        changed = [position for position, profile in pairs if profile]
-        self.rows[changed], self.unchanged[changed] = -1, False
-
-    def _has_colors(self) -> bool:
-        return (
-            self.collection is not None
-            and COLORS.items() <= self.collection.description.preprocessing.items()
-        )
 
     def item(self, position: int) -> Item:
         """Return the previous item of an entry, with the image and the state that the entry has
@@ -100,13 +74,8 @@ class CollectionUpdate:
         return None if row < 0 else str(self._values["sha256"][row])
 
     def dates(self) -> dict[int, datetime | None]:
-        """Return the previous dates of unchanged entries, by their positions; earlier versions read
-        fewer dates."""
-        if (
-            self.collection is None
-            or not self._has_colors()
-            or META + DATE not in self.collection.items.column_names
-        ):
+        """Return the previous dates of unchanged entries, by their positions."""
+        if self.collection is None or META + DATE not in self.collection.items.column_names:
             return {}
         column = self.collection.items.column(META + DATE)
         unchanged = np.flatnonzero(self.unchanged) if column.type == TIME else np.zeros(0, np.int64)

@@ -1,6 +1,5 @@
 """Writer of a collection, shard by shard; a killed run goes on at the first incomplete shard."""
 
-import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.durable import plain, replace_file, write_json
+from bifocal.durable import link, plain, replace_file, write_json
 from bifocal.onnx.files import read_json
 from bifocal.search.collection.format import (
     DESCRIPTION,
@@ -149,7 +148,7 @@ class CollectionWriter:
         name = shard_name(len(self._parts))
         for folder in self.description.folders:
             for file in (previous / folder).glob(f"{shard_name(number)}.*"):
-                _link(
+                link(
                     file,
                     self.directory / folder / f"{name}{file.name.removeprefix(shard_name(number))}",
                 )
@@ -226,14 +225,6 @@ def _part(items: Sequence[Item]) -> pa.Table:
 
 def _save(file: Path, array: NDArray[Any]) -> None:
     replace_file(file, partial(save_array, array=array))
-
-
-def _link(file: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)  # of a killed run
-    try:
-        os.link(file, target)
-    except OSError:  # another file system, or one without hard links
-        shutil.copyfile(file, target)
 
 
 def _items_table(

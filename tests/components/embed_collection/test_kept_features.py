@@ -22,7 +22,7 @@ from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.presence import with_unknown
 from bifocal.search.collection.sources import files_source
 from bifocal.search.deletion import delete_from_collection
-from runtime.shards import items_of_shard, link
+from runtime.shards import items_of_shard
 from tests.components.embed_collection.conftest import GRAPHS
 
 IMAGES = 6
@@ -81,7 +81,7 @@ def write(
         written = embedder.write(part, entries, first_shard=number == 0)
         counts = {name: counts.get(name, 0.0) + value for name, value in written.items()}
     if shards > 1:
-        merge_collections(parts, target, link)
+        merge_collections(parts, target)
     return counts
 
 

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.onnx.metadata import COLORS
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.sources import Source, files_source, with_origins
 from bifocal.search.collection.update import CollectionUpdate
 from bifocal.search.collection.writer import CollectionWriter, Item
-from tests.bifocal.color_profiles import swapped_profile
 
 CHANGED = datetime(2021, 2, 3, 4, 5, 6)
 
@@ -69,7 +67,7 @@ def test_unchanged_files_keep_their_date_and_are_not_opened(
     states = np.arange(4 * len(source.entries), dtype=np.int64).reshape(-1, 4) + 1
     writer = CollectionWriter(
         tmp_path / "previous",
-        Description(ModelIdentity("model", None, "0" * 64), str(photos), 2, None, COLORS),
+        Description(ModelIdentity("model", None, "0" * 64), str(photos), 2, None),
     )
     for entry, state in zip(source.entries, states, strict=True):
         item = Item(entry.item_id, entry.image, "0" * 64, 8, 6, tuple(state.tolist()))
@@ -99,35 +97,8 @@ def test_columns_of_the_user_stay(photos: Path) -> None:
     assert sorted(map(str, found["meta.folder"])) == ["", "Oslo", "Oslo", "Oslo/day 1"]
 
 
-def test_images_of_an_earlier_version_are_embedded_again_only_if_they_have_a_color_profile(
-    photos: Path, tmp_path: Path
-) -> None:
-    with Image.open(photos / "Oslo" / "d.png") as image:
-        image.save(photos / "Oslo" / "d.png", icc_profile=swapped_profile())
-    source = files_source(photos, tmp_path / "new")
-    states = np.arange(4 * len(source.entries), dtype=np.int64).reshape(-1, 4) + 1
-    for preprocessing, changed in (({}, ["Oslo/d.png"]), (COLORS, [])):
-        folder = tmp_path / str(len(preprocessing))
-        description = Description(
-            ModelIdentity("model", None, "0" * 64), str(photos), 2, None, preprocessing
-        )
-        writer = CollectionWriter(folder, description)
-        for entry, state in zip(source.entries, states, strict=True):
-            writer.add(
-                Item(entry.item_id, entry.image, "0" * 64, 8, 6, tuple(state.tolist())),
-                np.array([1.0, 0.0]),
-            )
-        writer.finish()
-        update = CollectionUpdate(Collection.open(folder), source.entries, states)
-        update.convert_colors(source)
-        assert [
-            entry.item_id for entry, row in zip(source.entries, update.rows, strict=True) if row < 0
-        ] == changed
-        assert update.unchanged.tolist() == (update.rows >= 0).tolist()
-
-
 def test_a_listed_image_that_is_a_link_out_now_is_not_read(photos: Path, tmp_path: Path) -> None:
-    """Whatever reads it: dates, hashes, color profiles and the vectors' own reader."""
+    """Whatever reads it: dates, hashes and the vectors' own reader."""
     source = files_source(photos, tmp_path / "new")
     entry = next(entry for entry in source.entries if entry.image == "a.jpg")
     assert source.digest(entry) is not None
