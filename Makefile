@@ -47,6 +47,9 @@ test-real: setup $(VENV)/clients $(VENV)/bin/versitygw
 	for proxy in capitals "https no-trailers"; do for server in "" $(wildcard $(VENV)/bin/versitygw); do \
 	  env $${server:+BIFOCAL_TEST_S3=$(CURDIR)/$$server} BIFOCAL_TEST_S3_PROXY="$$proxy" \
 	  pytest --numprocesses 0 tests/runtime/s3 || exit 1; done; done
+	python -m tests.rehearsals.servers.debian pytest --numprocesses 0 tests/runtime/mlflow/test_lock.py \
+	  tests/runtime/mlflow/test_retention.py tests/runtime/mlflow/test_aliases.py \
+	  tests/pipelines/commands/test_promote.py tests/pipelines/commands/test_release.py tests/pipelines/commands/test_clean.py
 	pytest --numprocesses 0 -m real -r s tests/deploy tests/docs/test_engines.py \
 	  tests/pipelines/app/test_oldest_runtime.py \
 	  tests/bifocal/serving/service/test_inference.py \

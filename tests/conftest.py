@@ -21,6 +21,7 @@ from contextlib import suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import boto3
 import pytest
@@ -127,8 +128,16 @@ def empty_mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mlflow_store(empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Address of an empty MLflow store, which stages of this process and its children log to."""
-    address = f"sqlite:///{shutil.copy(empty_mlflow_store, tmp_path / 'mlflow.db')}"
+    """Address of an empty MLflow store, which stages of this process and its children log to: a
+    file, or a copy of the database of PostgreSQL at ``BIFOCAL_TEST_MLFLOW``."""
+    if template := os.environ.get("BIFOCAL_TEST_MLFLOW"):
+        server, _, empty = template.rpartition("/")
+        name = f"test_{uuid4().hex}"
+        command = f"CREATE DATABASE {name} TEMPLATE {empty}"
+        subprocess.run(["psql", "--quiet", "--command", command, f"{server}/postgres"], check=True)
+        address = f"{server}/{name}"
+    else:
+        address = f"sqlite:///{shutil.copy(empty_mlflow_store, tmp_path / 'mlflow.db')}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     # 'mlflow.set_experiment' writes it. Set before it is deleted, or else it would stay after this
     # test.
@@ -271,6 +280,9 @@ def secure(server: ThreadingHTTPServer, folder: Path, monkeypatch: pytest.Monkey
 @pytest.fixture
 def https(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Send the requests of ``faults`` by TLS."""
+    if os.environ["AWS_ENDPOINT_URL"].startswith("https"):
+        yield
+        return
     handler = type("Broken", (Proxy,), {"faults": faults})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         secure(server, tmp_path, monkeypatch)

@@ -129,7 +129,7 @@ def test_a_restored_server_has_every_version_release_and_alias(
             for number, run in ((1, first), (2, second)):
                 version = get_version_number("bifocal", number)
                 _, release = download_release(
-                    version, read_digest(version), tmp_path / f"release-{number}"
+                    version, read_digest(version), tmp_path / f"release-{number}", features=True
                 )
                 for file in sorted((run / "artifacts/collection").rglob("*")):
                     if file.is_file() and file.name != "manifest.json":

@@ -1,8 +1,14 @@
-"""Servers of Debian's packages on loopback: PostgreSQL and nginx."""
+"""Servers of Debian's packages on loopback: PostgreSQL and nginx.
+
+    python -m tests.rehearsals.servers.debian COMMAND
+
+runs a command, such as pytest, with an empty store of MLflow on PostgreSQL.
+"""
 
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -103,3 +109,11 @@ http {{
     finally:
         process.terminate()
         process.wait(SECONDS)
+
+
+if __name__ == "__main__":
+    with postgresql() as store:
+        create = f"import mlflow; mlflow.MlflowClient({store!r}).search_experiments()"
+        subprocess.run([sys.executable, "-c", create], check=True)
+        environment = {**os.environ, "BIFOCAL_TEST_MLFLOW": store}
+        sys.exit(subprocess.run(sys.argv[1:], env=environment).returncode)
