@@ -135,7 +135,7 @@ def check_buckets(subject: PreflightSubject) -> Iterator[str]:
                 "push is true, but DVC has no default remote: 'dvc remote add --default NAME "
                 "URL', or set push: false"
             )
-        elif "://" not in remote:
+        elif "://" not in remote.removeprefix("file://"):
             yield f"the DVC remote {remote} is a folder of this machine: name an address on S3"
         elif is_remote(remote):
             writable.append(f"{remote.rstrip('/')}/files")  # where DVC writes

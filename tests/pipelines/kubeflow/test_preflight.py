@@ -184,8 +184,9 @@ def test_folders_are_writable_and_user_files_are_there(
     assert list(check_buckets(good)) == []
     (unknown,) = check_buckets(replace(good, revision="f" * 40))
     assert isinstance(unknown, NotProbed)
-    folder = replace(good, revision=commit_remote(tmp_path, "/srv/dvc"))
-    assert "/srv/dvc is a folder of this machine" in next(iter(check_buckets(folder)))
+    for place in ("/srv/dvc", "file:///srv/dvc"):
+        folder = replace(good, revision=commit_remote(tmp_path, place))
+        assert f"{place} is a folder of this machine" in next(iter(check_buckets(folder)))
     none = replace(good, revision=commit_remote(tmp_path, None))
     assert "DVC has no default remote" in next(iter(check_buckets(none)))
     values = parameters.merge(
