@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from bifocal.datasets.corrections import FILE, FOUND, is_answered, read_corrections
 from bifocal.onnx.files import read_json
+from pipelines.app.cache import megabytes
 from pipelines.commands.project import (
     PROJECTS,
     chosen_project,
@@ -113,7 +114,7 @@ def _facts(rules: "PromotionPolicy") -> Iterator[tuple[str, str]]:
         yield "last training", f"{moment:%Y-%m-%d %H:%M}, report {report.resolve().as_uri()}"
     weeks = sorted((PROJECTS / (project or "") / "monitoring").glob("*/monitor.json"))
     if weeks:
-        crossed = [test["name"] for test in _tests(weeks[-1]) if test["crossed"]]
+        crossed = [test["name"] for test in read_json(weeks[-1])["findings"] if test["crossed"]]
         yield "drift", f"{weeks[-1].parent.name}: {', '.join(crossed) or 'none'}"
     if project:
         corrected, _ = read_corrections(PROJECTS / project / FILE)
@@ -121,7 +122,7 @@ def _facts(rules: "PromotionPolicy") -> Iterator[tuple[str, str]]:
     uri = redact(tracking_uri())
     ui = uri if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
     yield "MLflow", f"{ui}, experiment {project or 'bifocal'}"
-    used = {name: _megabytes(path) for name, path in (("runs", folder), ("MLflow", Path("mlruns")))}
+    used = {name: megabytes(path) for name, path in (("runs", folder), ("MLflow", Path("mlruns")))}
     yield "disk", ", ".join(f"{size:,.0f} MB of {name}" for name, size in used.items())
 
 
@@ -168,20 +169,3 @@ def _answers(rules: "PromotionPolicy", corrected: Mapping[tuple[str, str], bool]
         for (image_id, text), right in corrected.items()
     )
     return f"the champion answers {answered} of {len(corrected)}"
-
-
-def _tests(file: Path) -> list[dict[str, Any]]:
-    content = read_json(file)
-    tests: list[dict[str, Any]] = content["findings"]
-    return tests
-
-
-def _megabytes(folder: Path) -> float:
-    return (
-        sum(
-            file.stat().st_size
-            for file in folder.rglob("*")
-            if file.is_file() and not file.is_symlink()
-        )
-        / 1e6
-    )
