@@ -13,6 +13,7 @@ const image = dialog.querySelector("img");
 let request = new AbortController();
 let shown = null;
 let originals = false;
+let hidden = [];
 
 export const nameOf = (item) => item.captions[0] ?? item.name ?? item.id;
 
@@ -22,6 +23,7 @@ export async function showDetail(result, sentence, information) {
   const { signal } = request;
   shown = result;
   originals = information?.originals ?? false;
+  hidden = information?.columns.some(({ name }) => name === "split") ? [] : ["split"]; // the training's
   byId("detail-title").textContent = nameOf(result);
   clearPhrases();
   byId("told").textContent = "";
@@ -60,7 +62,7 @@ function setShape(width, height) {
 }
 
 function showFacts(item) {
-  const { folder, date, ...others } = Object.fromEntries(Object.entries(item.metadata).filter(([, value]) => value !== null));
+  const { folder, date, ...others } = Object.fromEntries(Object.entries(item.metadata).filter(([name, value]) => value !== null && !hidden.includes(name)));
   const size = item.width ? t("pixels", { width: number(item.width), height: number(item.height) }) : "";
   const bytes = item.bytes ? t("kilobytes", { size: number(Math.ceil(item.bytes / 1000)) }) : "";
   const facts = [

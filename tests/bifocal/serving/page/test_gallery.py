@@ -76,7 +76,7 @@ def test_hostile_names_and_captions_stay_text(page: Page) -> None:
                 id=f"{evil}{item['id']}",
                 captions=[evil, evil],
                 name=evil,
-                metadata={evil: evil, "folder": evil},
+                metadata={evil: evil, "folder": evil, "split": "val"},
             )
         route.fulfill(json=found)
 
@@ -88,6 +88,7 @@ def test_hostile_names_and_captions_stay_text(page: Page) -> None:
     page.locator(".card").first.click()
     expect(page.locator("#detail-title")).to_have_text(evil)
     expect(page.locator("#facts")).to_contain_text(evil)
+    expect(page.locator("#facts")).not_to_contain_text("split")  # of the training
     assert page.locator("img[src=x]").count() == 0
     assert page.url.endswith(quote_plus(ids(page)[0], safe="*"))
     page.keyboard.press("Escape")
