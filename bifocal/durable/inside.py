@@ -29,7 +29,9 @@ def _caches(folder: str) -> tuple[Path, ...]:
     caches = [parent / cache for parent in above for cache in CACHES]
     caches += [parent.parent / "blobs" for parent in above if parent.name == "snapshots"]
     # A cache that is a link itself may be one to everything.
-    return tuple(path for path in caches if path.is_dir() and os.path.realpath(path) == str(path))
+    return tuple(
+        path for path in caches if os.access(path, os.X_OK) and os.path.realpath(path) == str(path)
+    )
 
 
 def path_inside(

@@ -109,7 +109,7 @@ def search_command(
         click.echo(json_text(answer, ensure_ascii="utf" not in sys.stdout.encoding.lower()))
     else:
         tell_found(hits)
-    shown, moved = [], []
+    shown, unread = [], []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
         caption += f"  copies: {len(hit.copies)}" if hit.copies else ""
@@ -119,22 +119,24 @@ def search_command(
                 f"{number:3}.  {hit.score:.4f}{relevance}  "
                 f"{printable(hit.path or hit.id)}{printable(caption)}"
             )
-        if hit.path is not None and not hit.path.is_file():
-            moved.append(hit.path)
-        elif hit.path is not None:
-            if copy_to is not None:
-                copy_to.mkdir(parents=True, exist_ok=True)
-                shutil.copy(hit.path, copy_to / _copy_name(number, hit.path))
-            shown.append(
-                (open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.id).name}")
-            )
-    if moved:
-        names = ", ".join(map(printable, moved))
+        if hit.path is None:
+            continue
+        try:
+            image = open_image(hit.path, side=260)
+        except (OSError, ValueError):
+            unread.append(hit.path)
+            continue
+        if copy_to is not None:
+            copy_to.mkdir(parents=True, exist_ok=True)
+            shutil.copy(hit.path, copy_to / _copy_name(number, hit.path))
+        shown.append((image, f"{number}.  {hit.score:.4f}  {Path(hit.id).name}"))
+    if unread:
+        names = ", ".join(map(printable, unread))
         again = (
             f"run 'bifocal index' or 'train' again, with --folder or --run {folder} if their "
             "folder moved"
         )
-        click.echo(f"not where they were, so not on the sheet: {names}; {again}", err=True)
+        click.echo(f"cannot be read, so not on the sheet: {names}; {again}", err=True)
     if shown and (picture or not as_json):
         sheet = contact_sheet(printable(query), shown)
         save_picture(sheet, picture, folder / "search.png", err=as_json)

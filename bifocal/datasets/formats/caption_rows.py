@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,7 +16,7 @@ from bifocal.datasets.formats.caption_table import (
 )
 from bifocal.datasets.formats.entries import placed, read_entries, read_text, shown
 from bifocal.datasets.formats.folder import Folder
-from bifocal.datasets.formats.names import match_names
+from bifocal.datasets.formats.names import last_parts, match_names
 from bifocal.datasets.formats.sidecars import CAPTION
 from bifocal.onnx.files import parse_json
 from bifocal.progress import log_line
@@ -65,6 +65,7 @@ class CaptionRows:
         matched = match_names([name for name in names if name is not None], folder, base)
         if matched.rule:
             log_line(f"{table.name}: {matched.rule}")
+        is_image = last_parts(names, folder.images)
 
         def read(record: tuple[str, Mapping[str, Any]]) -> None:
             place, row = record
@@ -76,7 +77,7 @@ class CaptionRows:
             texts = list(self._texts(row, columns, needs_captions, place))
             if needs_captions and columns.caption and not texts:
                 return
-            check_whole_row(texts, table.delimiter, folder)
+            check_whole_row(row.values(), table.delimiter, is_image)
             own = _split(row.get(columns.split), columns.split) if columns.split else split
             if image in self.splits and own != self.splits[image]:
                 raise ValueError(
@@ -134,16 +135,15 @@ def _name(value: Any) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
-def check_whole_row(texts: Sequence[str], delimiter: str, folder: Folder) -> None:
-    """Raise ``ValueError`` for a caption with the row of another image: two quotes are around
+def check_whole_row(values: Iterable[Any], delimiter: str, is_image: Callable[[str], bool]) -> None:
+    """Raise ``ValueError`` for a value with the row of another image: two quotes are around
     both."""
-    if not delimiter:
-        return
-    for line in (line for text in texts if "\n" in text for line in text.splitlines()):
+    texts = [text for text in values if delimiter and isinstance(text, str) and "\n" in text]
+    for line in (line for text in texts for line in text.splitlines()):
         fields = line.split(delimiter)
-        if len(fields) > 1 and (names := folder.listed.intersection(map(str.strip, fields))):
+        if name := next(filter(is_image, fields if len(fields) > 1 else ()), None):
             raise ValueError(
-                f"a quote opens in this row, and takes in the row of {min(names)}: write a quote "
+                f"a quote opens in this row, and takes in the row of {name.strip()}: write a quote "
                 "in a text twice"
             )
 

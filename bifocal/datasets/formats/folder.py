@@ -70,7 +70,11 @@ class Folder:
         if str(path) != name:  # the image has another name: "./a.jpg" is "a.jpg"
             return False
         file = self.root / name
-        return file.is_file() and (self.follow_links or is_inside(self.root, file, caches=True))
+        return (
+            os.access(file, os.R_OK)
+            and file.is_file()
+            and (self.follow_links or is_inside(self.root, file, caches=True))
+        )
 
 
 def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
@@ -108,7 +112,7 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
             is_new = real not in seen
             seen.add(real)
             return None if is_new else TWICE
-        if follow_links or not path.is_symlink():
+        if follow_links or not os.access(path, os.F_OK) or not path.is_symlink():
             return None
         return None if not is_folder and is_inside(root, path, caches=True) else LINK
 
@@ -211,4 +215,4 @@ def is_utf8(name: str) -> bool:
 
 def is_written(folder: Path) -> bool:
     """Return whether a folder has the files of a run, or of a static copy of the page."""
-    return any((folder / name).exists() for name in WRITTEN)
+    return any(os.access(folder / name, os.F_OK) for name in WRITTEN)

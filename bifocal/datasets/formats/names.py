@@ -3,6 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -89,6 +90,19 @@ def match_names(names: Iterable[str], folder: Folder, base: str = "") -> Matched
         if rules:
             break
     return Matched(found)
+
+
+def last_parts(names: Iterable[str | None], images: Sequence[str]) -> Callable[[str], bool]:
+    """Return whether a text ends like the path of an image, with its suffix if ``names`` have
+    one."""
+    has_suffix = any(_stem(name) != _fold(name) for name in names if name)
+    key = _fold if has_suffix else _stem
+
+    def last(path: str) -> str:
+        return key(path.strip().replace("\\", "/").rpartition("/")[2])
+
+    known = cache(lambda: frozenset(map(last, images)))
+    return lambda text: last(text) in known()
 
 
 def _respell(paths: Mapping[str, str], images: Sequence[str], found: dict[str, str]) -> None:

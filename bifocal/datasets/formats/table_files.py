@@ -130,7 +130,7 @@ def _bad_byte(text: str) -> str | None:
 
 
 def _read_delimited(name: str, text: str) -> CaptionTable:
-    delimiter = "\t" if name.lower().endswith(".tsv") else _delimiter(text)
+    delimiter = _delimiter(text)
     if "\r" in text.replace("\r\n", "") and "\n" not in text:
         text = text.replace("\r", "\n")
     # A blank before a quote belongs to no field, in the whole table or nowhere.
@@ -190,10 +190,15 @@ def _without_end(values: list[str], most: int) -> list[str]:
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter that the first line has most often, such as "sep=;"; a comma if it has
-    none."""
+    """Return the delimiter of the column of images, or else the one that the first line has most
+    often, such as "sep=;"; a comma if it has none."""
     header = text.lstrip("\r\n").split("\n", 1)[0]
-    return max(DELIMITERS, key=lambda delimiter: (header.count(delimiter), delimiter == ","))
+
+    def fit(delimiter: str) -> tuple[bool, int, bool]:
+        names = [name.strip(' "\r') for name in header.split(delimiter)]
+        return recognize(names, "image") is not None, header.count(delimiter), delimiter == ","
+
+    return max(DELIMITERS, key=fit)
 
 
 @contextmanager
@@ -273,7 +278,7 @@ def embedded_images(schema: pa.Schema) -> str | None:
 
 def is_embedded(path: Path) -> bool:
     """Return whether a file is a Parquet file with the bytes of images."""
-    if path.suffix.lower() != ".parquet" or not path.is_file():
+    if path.suffix.lower() != ".parquet":
         return False
     try:
         return embedded_images(pq.read_schema(path)) is not None

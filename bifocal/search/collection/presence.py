@@ -110,7 +110,7 @@ def _state(folder: Path) -> str:
     try:
         return FULL if any(folder.iterdir()) else PRUNED[0]
     except (FileNotFoundError, NotADirectoryError):
-        return GONE
+        return "a link to nothing" if folder.is_symlink() else GONE
     except OSError as error:
         return f"cannot be listed: {error.strerror}"
 

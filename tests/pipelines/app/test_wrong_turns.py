@@ -260,7 +260,7 @@ def test_moved_images_are_one_list_and_the_others_are_shown(
         Path(path).unlink()
     result = command("search", "a red star", "--run", copy, "-k", 3)
     assert result.exit_code == 0, result.output
-    assert f"not where they were, so not on the sheet: {paths[0]}, {paths[1]}; run" in result.output
+    assert f"cannot be read, so not on the sheet: {paths[0]}, {paths[1]}; run" in result.output
     assert f"-> {copy / 'search.png'}" in result.output
 
 
