@@ -53,7 +53,10 @@ def run(main: click.Command, name: str) -> None:
         main(prog_name=name)
     except Exception as error:
         if known := isinstance(error, ValueError | OSError | ArithmeticError | SafetensorError):
-            message = "\n".join(map(printable, str(error).split("\n")))
+            text = str(error)
+            if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
+                text = f"{error.object}: this locale writes {error.encoding}; set PYTHONUTF8=1"
+            message = "\n".join(map(printable, text.split("\n")))
             click.secho(redact(f"error: {message}"), fg="red", err=True)
         else:
             print_traceback()

@@ -1,6 +1,7 @@
 """The files of a folder of images."""
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -70,11 +71,10 @@ class Folder:
         if str(path) != name:  # the image has another name: "./a.jpg" is "a.jpg"
             return False
         file = self.root / name
-        return (
-            os.access(file, os.R_OK)
-            and file.is_file()
-            and (self.follow_links or is_inside(self.root, file, caches=True))
-        )
+        try:
+            return file.is_file() and (self.follow_links or is_inside(self.root, file, caches=True))
+        except OSError:  # in a folder that cannot be searched
+            return False
 
 
 def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
@@ -100,6 +100,8 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
         leave_out(name, f"cannot be listed: {error.strerror}", is_image=True)
 
     def reason(name: str, *, is_folder: bool) -> str | None:
+        if sys.getfilesystemencoding() != "utf-8":
+            name.encode("ascii")  # another letter would be another name
         if not is_utf8(name):
             return NOT_UTF8
         if is_folder and name.count("/") >= MAX_DEPTH:

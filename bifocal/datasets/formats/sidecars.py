@@ -39,7 +39,7 @@ def read_sidecars(
             0.left.jpg, 0.right.jpg and 0.caption.txt.
     """
     table, used = CaptionTable("", [IMAGE, CAPTION]), set[str]()
-    beside = _Beside(folder.others, folder.images if by_key else ())
+    beside = _Beside(folder.others, folder.images, by_key=by_key)
     for image in folder.images:
         stem = image.rpartition(".")[0]
         text, values = (beside.find(stem, suffix) for suffix in SUFFIXES)
@@ -75,18 +75,19 @@ def read_sidecars(
 class _Beside:
     """Files by the stems of their names; a stem may be composed in another way than its image's."""
 
-    def __init__(self, names: Sequence[str], images: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], images: Sequence[str], *, by_key: bool) -> None:
         self._exact: dict[str, str] = {}
         self._composed: dict[str, list[str]] = {}
         self._shared: dict[str, list[str]] = {}  # by sample, without files of one image
+        stems = {image.rpartition(".")[0] for image in images}
         for name in names:
             stem, dot, suffix = name.rpartition(".")
             key = stem + dot + suffix.lower()
             self._exact[key] = name
-            self._composed.setdefault(unicodedata.normalize("NFC", key), []).append(name)
-        stems = [image.rpartition(".")[0] for image in images]
-        own = {self.find(stem, suffix) for stem in stems for suffix in SUFFIXES}
-        for name in names if images else ():
+            if stem not in stems:
+                self._composed.setdefault(unicodedata.normalize("NFC", key), []).append(name)
+        own = {self.find(stem, suffix) for stem in stems for suffix in SUFFIXES if by_key}
+        for name in names if by_key else ():
             if name not in own:
                 key = _sample(name) + name[name.rindex(".") :].lower() if "." in name else name
                 self._shared.setdefault(key, []).append(name)

@@ -114,11 +114,11 @@ class _Reader:
         self.is_unpacked = self.is_tar = False
 
     def unpack(self, archives: Sequence[str], target: Path) -> None:
-        """Unpack archives, each into a folder of its name if there are several; tables beside them
-        are read too."""
+        """Unpack the archives of a folder, each into a folder of its name; tables beside them are
+        read too."""
         outer, problem, self.is_unpacked = self.folder, ValueError(), True
         for name in archives:
-            inside = "" if len(archives) == 1 else f"{name}/"
+            inside = f"{name}/" if self.source.is_dir() else ""
             try:
                 if name.lower().endswith(".parquet"):
                     table = read_caption_table(outer.root, name)
