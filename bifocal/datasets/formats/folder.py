@@ -36,7 +36,7 @@ BINS = frozenset({
     "system volume information", "lost+found", "__macosx",
 })  # fmt: skip
 """Folders of systems with thumbnails and deleted files, in lower case."""
-BIN = "thumbnails or deleted files of a system"
+BIN, HIDDEN = "thumbnails or deleted files of a system", "hidden: its name begins with a dot"
 LINK = "a link out of the folder, or to another folder: copy the files, or follow links"
 TWICE = "a link to a folder that is listed already"
 NOT_UTF8 = "its name is not UTF-8: rename it"
@@ -106,8 +106,8 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
             return NOT_UTF8
         if is_folder and name.count("/") >= MAX_DEPTH:
             return DEEP
-        if is_folder and PurePosixPath(name).name.lower() in BINS:
-            return BIN
+        if is_folder and (why := _omitted(PurePosixPath(name).name)):
+            return why
         path = root / name
         if follow_links and is_folder:
             real = os.path.realpath(path)
@@ -119,7 +119,7 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
         return None if not is_folder and is_inside(root, path, caches=True) else LINK
 
     for path, folders, files in os.walk(root, onerror=fail, followlinks=follow_links):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders.sort()
         if is_written(Path(path)):
             if path != os.fspath(root):
                 folders.clear()
@@ -146,7 +146,7 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
 def folder_of_names(root: Path, names: Iterable[str]) -> Folder:
     """Return the folder of named files, such as objects of a bucket, without the files that
     ``list_folder`` omits."""
-    paths = [f"/{name}" for name in names if "/." not in f"/{name}"]
+    paths = [f"/{name}" for name in names if not PurePosixPath(name).name.startswith(".")]
     runs = {
         f"{path}/".partition(f"/{part}/")[0]
         for path in paths
@@ -159,13 +159,19 @@ def folder_of_names(root: Path, names: Iterable[str]) -> Folder:
     kept, bins = list[str](), dict[str, RejectedEntry]()
     for path in (path for path in paths if not path.startswith(omitted)):
         parts = path[1:].split("/")
-        place = next((n for n, part in enumerate(parts[:-1]) if part.lower() in BINS), None)
+        place = next((n for n, part in enumerate(parts[:-1]) if _omitted(part)), None)
         if place is None:
             kept.append(path[1:])
             continue
         name = printable("/".join(parts[: place + 1]))
-        bins[name] = RejectedEntry("image", name, BIN, intentional=True)
+        reason = str(_omitted(parts[place]))
+        bins[name] = RejectedEntry("image", name, reason, intentional=True)
     return _classified(root, kept, bins.values())
+
+
+def _omitted(folder: str) -> str | None:
+    """Return why a folder of a name is left out."""
+    return HIDDEN if folder.startswith(".") else BIN if folder.lower() in BINS else None
 
 
 def _classified(

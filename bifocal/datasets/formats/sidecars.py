@@ -60,7 +60,9 @@ def read_sidecars(
         for name in [name for name, value in row.items() if len(str(value)) > MAX_CHARACTERS]:
             table.reject(image, f"{name} has more than {MAX_CHARACTERS:,} characters", kind="value")
             del row[name]
-        keys = [] if is_captioned else [key for key in KEYS if key in row]
+        keys = (
+            [] if is_captioned else [key for known in KEYS for key in row if key.lower() == known]
+        )
         if lines is None and not row:
             continue
         captions: dict[str, Any] = {} if lines is None else {CAPTION: lines}
