@@ -150,8 +150,9 @@ def tell_unknown(words: Sequence[str]) -> None:
 
 def tell_found(hits: "Results") -> None:
     """Print that nothing was found, if the results say so."""
-    if hits and not hits.found:
-        click.echo("nothing like it in this collection; these are the closest images")
+    if not hits.found:
+        closest = "; these are the closest images" if hits else ""
+        click.echo(f"nothing like it in this collection{closest}")
 
 
 def save_picture(

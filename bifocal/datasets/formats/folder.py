@@ -29,7 +29,13 @@ ADVICE = {
         "save photographs as JPEG or PNG",
 }  # fmt: skip
 """What to do with files that were not used, by the ends of their names."""
-WRITTEN = ("artifacts/dataset", "artifacts/onnx", "artifacts/collection", "page/gallery.js")
+WRITTEN = (
+    "artifacts/collection.partial",
+    "artifacts/dataset",
+    "artifacts/onnx",
+    "artifacts/collection",
+    "page/gallery.js",
+)
 """Contents of a run folder, and of a copy of the page of earlier versions: results."""
 BINS = frozenset({
     "@eadir", "@tmp", "#recycle", "#snapshot", "@recycle", "@recently-snapshot", "$recycle.bin", "recycler",
