@@ -65,7 +65,7 @@ class CaptionRows:
         matched = match_names([name for name in names if name is not None], folder, base)
         if matched.rule:
             log_line(f"{table.name}: {matched.rule}")
-        is_image = last_parts(names, folder.images)
+        is_image = last_parts(names, folder.images if table.delimiter else ())
 
         def read(record: tuple[str, Mapping[str, Any]]) -> None:
             place, row = record
@@ -99,8 +99,7 @@ class CaptionRows:
             if name is None or name in matched.images:
                 known.append((place, (place, row)))
             else:
-                reason = f"{shown(name)} {NO_IMAGE}"
-                self.missing.append(RejectedEntry("caption", place, reason))
+                self.missing.append(RejectedEntry("caption", place, f"{shown(name)} {NO_IMAGE}"))
         read_entries("caption", known, read, self.rejected)
 
     def _texts(

@@ -138,9 +138,7 @@ def choose_columns(
                 f"{table} has no column {name!r} ({role}_column); it has "
                 f"{', '.join(map(repr, columns))}"
             )
-        chosen[role] = name or _recognize(
-            columns, names, taken={name for name in given.values() if name}
-        )
+        chosen[role] = name or recognize(columns, role, taken=[*given.values()])
         if chosen[role] is None and role in required:
             raise ValueError(
                 f"{table}: no column is recognized as the {role}'s ({', '.join(names[:4])} "
@@ -165,11 +163,7 @@ def choose_columns(
     )
 
 
-def recognize(columns: Sequence[str], role: str) -> str | None:
-    """Return the column of a role, None if there is none."""
-    return _recognize(columns, KNOWN[role], taken=set())
-
-
-def _recognize(columns: Sequence[str], names: Sequence[str], taken: set[str]) -> str | None:
+def recognize(columns: Sequence[str], role: str, taken: Collection[object] = ()) -> str | None:
+    """Return the column of a role that is not ``taken``, None if there is none."""
     plain = {"_".join(column.lower().split()): column for column in columns if column not in taken}
-    return next((plain[name] for name in names if name in plain), None)
+    return next((plain[name] for name in KNOWN[role] if name in plain), None)

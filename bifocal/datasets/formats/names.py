@@ -1,9 +1,9 @@
 """Images that the names of a table mean: by one rule for the whole table, or not at all."""
 
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -40,7 +40,6 @@ Spelling = Callable[[str], str]
 SPELLINGS: tuple[tuple[Spelling, Spelling], ...] = (
     (_same, _same),
     (_nfc, _nfc),
-    (lambda name: _nfc(unquote(name)), _nfc),
     (_fold, _fold),
     (lambda name: _fold(unquote(name)), _fold),
     (_fold, _stem),
@@ -95,14 +94,13 @@ def match_names(names: Iterable[str], folder: Folder, base: str = "") -> Matched
 def last_parts(names: Iterable[str | None], images: Sequence[str]) -> Callable[[str], bool]:
     """Return whether a text ends like the path of an image, with its suffix if ``names`` have
     one."""
-    has_suffix = any(_stem(name) != _fold(name) for name in names if name)
-    key = _fold if has_suffix else _stem
+    key = _fold if any(_stem(name) != _fold(name) for name in names if name) else _stem
 
     def last(path: str) -> str:
         return key(path.strip().replace("\\", "/").rpartition("/")[2])
 
-    known = cache(lambda: frozenset(map(last, images)))
-    return lambda text: last(text) in known()
+    known = set(map(last, images))
+    return lambda text: last(text) in known
 
 
 def _respell(paths: Mapping[str, str], images: Sequence[str], found: dict[str, str]) -> None:
@@ -149,12 +147,9 @@ def _prefixes(
         by_last.setdefault(key.rpartition("/")[2], []).append((key, image))
     rules = Counter[tuple[str, str]]()
     folders = [name.split("/")[:-1] for name in names]
-    shared = 0
-    while folders and all(
-        len(parts) > shared and parts[shared] == folders[0][shared] for parts in folders
-    ):
-        shared += 1
-        prefix = "/".join(folders[0][:shared]) + "/"
+    shared = os.path.commonprefix(folders)  # noqa: RUF071 - of lists
+    for end in range(1, len(shared) + 1):
+        prefix = "/".join(shared[:end]) + "/"
         if count := sum(of_name(name[len(prefix) :]) in known for name in names):
             rules[prefix, ""] = count
     for name in names:

@@ -3,8 +3,6 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -135,49 +133,49 @@ def _read_delimited(name: str, text: str) -> CaptionTable:
         text = text.replace("\r", "\n")
     # A blank before a quote belongs to no field, in the whole table or nowhere.
     has_blanks = re.search(rf'{re.escape(delimiter)} +"', text) is not None
-    with _long_fields():
-        lines = csv.reader(
-            StringIO(text, newline=""),
-            delimiter=delimiter,
-            strict=True,
-            skipinitialspace=has_blanks,
-        )
-        try:
-            if text.startswith("sep="):  # the first line of Excel's exports
-                next(lines)
-            header = _without_end(next((line for line in lines if any(line)), []), 0)
-            header = [column.strip() for column in header]
-            duplicates = sorted(column for column, count in Counter(header).items() if count > 1)
-            if duplicates:
-                raise ValueError(
-                    f"{name}: two columns are called {duplicates[0]!r}: rename one of them"
-                )
-            table = CaptionTable(name, header, delimiter=delimiter)
-            number = lines.line_num + 1
-            for line in lines:
-                place, number = f"{name}, line {number}", lines.line_num + 1
-                values = _without_end(line, len(header))
-                if not any(value.strip() for value in values):
-                    continue
-                if len(values) != len(header):
-                    quote = f": quote a text that contains a {DELIMITERS[delimiter]}" * (
-                        len(values) > len(header)
-                    )
-                    table.reject(
-                        place, f"{len(values)} fields, but the header has {len(header)}{quote}"
-                    )
-                elif problem := _bad_byte("".join(values)):
-                    table.reject(place, f"{problem}: {ENCODING}")
-                else:
-                    table.rows.append((place, dict(zip(header, values, strict=True))))
-        except csv.Error as error:
-            line_number, problem = lines.line_num, str(error)
-            if "unexpected end" in problem:
-                line_number, problem = number, "a quote opens here, and none closes it"
+    csv.field_size_limit(MAX_FIELD)  # a long caption is rejected by its length, with its line
+    lines = csv.reader(
+        StringIO(text, newline=""),
+        delimiter=delimiter,
+        strict=True,
+        skipinitialspace=has_blanks,
+    )
+    try:
+        if text.startswith("sep="):  # the first line of Excel's exports
+            next(lines)
+        header = _without_end(next((line for line in lines if any(line)), []), 0)
+        header = [column.strip() for column in header]
+        duplicates = sorted(column for column, count in Counter(header).items() if count > 1)
+        if duplicates:
             raise ValueError(
-                f"{name}, line {line_number}: {problem}: put quotes around a whole field, and write "
-                "a quote inside it twice"
-            ) from error
+                f"{name}: two columns are called {duplicates[0]!r}: rename one of them"
+            )
+        table = CaptionTable(name, header, delimiter=delimiter)
+        number = lines.line_num + 1
+        for line in lines:
+            place, number = f"{name}, line {number}", lines.line_num + 1
+            values = _without_end(line, len(header))
+            if not any(value.strip() for value in values):
+                continue
+            if len(values) != len(header):
+                quote = f": quote a text that contains a {DELIMITERS[delimiter]}" * (
+                    len(values) > len(header)
+                )
+                table.reject(
+                    place, f"{len(values)} fields, but the header has {len(header)}{quote}"
+                )
+            elif problem := _bad_byte("".join(values)):
+                table.reject(place, f"{problem}: {ENCODING}")
+            else:
+                table.rows.append((place, dict(zip(header, values, strict=True))))
+    except csv.Error as error:
+        line_number, problem = lines.line_num, str(error)
+        if "unexpected end" in problem:
+            line_number, problem = number, "a quote opens here, and none closes it"
+        raise ValueError(
+            f"{name}, line {line_number}: {problem}: put quotes around a whole field, and write "
+            "a quote inside it twice"
+        ) from error
     return table
 
 
@@ -194,21 +192,11 @@ def _delimiter(text: str) -> str:
     often, such as "sep=;"; a comma if it has none."""
     header = text.lstrip("\r\n").split("\n", 1)[0]
 
-    def fit(delimiter: str) -> tuple[bool, int, bool]:
-        names = [name.strip(' "\r') for name in header.split(delimiter)]
-        return recognize(names, "image") is not None, header.count(delimiter), delimiter == ","
+    def fit(delimiter: str) -> tuple[bool, int]:
+        names = header.split(delimiter)
+        return recognize([name.strip(' "\r') for name in names], "image") is not None, len(names)
 
     return max(DELIMITERS, key=fit)
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Allow fields of any length: a long caption is rejected by its length, with its line."""
-    limit = csv.field_size_limit(MAX_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
 
 
 def _read_json_lines(name: str, text: str) -> CaptionTable:
