@@ -11,6 +11,14 @@ CACHES = (".dvc/cache", ".git/annex/objects")
 """Folders of a project to which DVC and git-annex make links."""
 
 
+def exists(path: Path) -> bool:
+    """Return whether a path leads to a file or folder that this user may see."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def is_inside(root: Path, path: Path, *, caches: bool = False) -> bool:
     """Return whether a path, with its links followed, is below a folder.
 
@@ -29,9 +37,7 @@ def _caches(folder: str) -> tuple[Path, ...]:
     caches = [parent / cache for parent in above for cache in CACHES]
     caches += [parent.parent / "blobs" for parent in above if parent.name == "snapshots"]
     # A cache that is a link itself may be one to everything.
-    return tuple(
-        path for path in caches if os.access(path, os.X_OK) and os.path.realpath(path) == str(path)
-    )
+    return tuple(path for path in caches if exists(path) and os.path.realpath(path) == str(path))
 
 
 def path_inside(

@@ -4,12 +4,13 @@ import os
 import re
 import struct
 import zlib
+from io import BytesIO
 from typing import IO
 
 import numpy as np
 from PIL import Image
 
-from bifocal.onnx.metadata import LargeImageError
+from bifocal.onnx.metadata import EOI, LargeImageError
 
 MAX_PIXELS, VARIABLE = 250_000_000, "BIFOCAL_MAX_PIXELS"
 """Pixels of an image of the user's own disk, which takes up to 1.5 GB to decode; the variable that
@@ -53,7 +54,10 @@ def max_pixels() -> int:
 
 def check_complete(image: Image.Image, file: IO[bytes]) -> None:
     """Raise ``ValueError`` for a decoded PNG whose data end early at the end of a row, which Pillow
-    leaves black."""
+    leaves black, and for a JPEG without an end whose pixels depend on the bytes after its own."""
+    unended = image.info.get("unended")
+    if unended and _outline(unended) != _outline(unended + bytes(BUFFER)):
+        raise ValueError("cannot be decoded: the image file is truncated")
     if image.format != "PNG":
         return
     file.seek(0)
@@ -69,6 +73,13 @@ def check_complete(image: Image.Image, file: IO[bytes]) -> None:
     expected = sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sides if columns > 0)
     if _inflated_bytes(file) < expected:
         raise ValueError("cannot be decoded: the image file is truncated")
+
+
+def _outline(jpeg: bytes) -> bytes:
+    """Return the pixels of a JPEG at an eighth of its resolution."""
+    with Image.open(BytesIO(jpeg + EOI)) as image:
+        image.draft(None, (1, 1))
+        return image.tobytes()
 
 
 def check_sides(image: Image.Image, max_pixels: int | None) -> None:

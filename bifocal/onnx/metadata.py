@@ -39,6 +39,8 @@ TURNS = dict(
 )
 """Operation that makes an image upright, by its orientation."""
 PNG, IEND = b"\x89PNG\r\n\x1a\n", b"IEND"
+EOI = b"\xff\xd9"
+"""End of a JPEG, which files of some cameras and downloads lack."""
 XMP = b"http://ns.adobe.com/xap/1.0/\0", b"XML:com.adobe.xmp\0"
 """Starts of the XMP data of a JPEG and of a PNG."""
 XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
@@ -123,7 +125,10 @@ def _split_jpeg(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:
     if count > MAX_PARTS:
         raise LargeImageError(f"too large: more than {MAX_PARTS} segments")
     found["icc_profile"] = b"".join(part[14:] for part in sorted(profile))
-    return BytesIO(b"".join((*kept, data[position:]))), found
+    pixels = b"".join((*kept, data[position:]))
+    if EOI not in data[position:]:
+        found["unended"] = pixels
+    return BytesIO(pixels + EOI), found
 
 
 def _split_png(data: bytes) -> tuple[IO[bytes], dict[str, bytes]]:

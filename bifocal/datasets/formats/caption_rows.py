@@ -111,7 +111,7 @@ class CaptionRows:
         column, value = columns.caption.strip("\0"), row.get(columns.caption)
         single = not isinstance(value, Sequence) or isinstance(value, str | bytes)
         values: Sequence[Any] = [value] if single else value  # type: ignore[assignment]
-        given = [text for text in values if text is not None and str(text).strip()]
+        given = [text for text in values if text is not None and _is_visible(str(text))]
         if not given and needs_captions:
             raise ValueError(f"{column} is empty: expected a caption")
         for text in given:
@@ -145,6 +145,10 @@ def check_whole_row(values: Iterable[Any], delimiter: str, is_image: Callable[[s
                 f"a quote opens in this row, and takes in the row of {name.strip()}: write a quote "
                 "in a text twice"
             )
+
+
+def _is_visible(text: str) -> bool:
+    return any(not sign.isspace() and unicodedata.category(sign) != "Cf" for sign in text)
 
 
 def _problem(text: Any) -> str | None:

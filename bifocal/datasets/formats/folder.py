@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from bifocal.datasets.base import RejectedEntry
-from bifocal.durable import is_inside
+from bifocal.durable.inside import exists, is_inside
 from bifocal.progress import log_line, printable
 
 IMAGE_SUFFIXES = frozenset({
@@ -77,10 +77,11 @@ class Folder:
         if str(path) != name:  # the image has another name: "./a.jpg" is "a.jpg"
             return False
         file = self.root / name
-        try:
-            return file.is_file() and (self.follow_links or is_inside(self.root, file, caches=True))
-        except OSError:  # in a folder that cannot be searched
-            return False
+        return (
+            exists(file)
+            and file.is_file()
+            and (self.follow_links or is_inside(self.root, file, caches=True))
+        )
 
 
 def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
@@ -120,7 +121,7 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
             is_new = real not in seen
             seen.add(real)
             return None if is_new else TWICE
-        if follow_links or not os.access(path, os.F_OK) or not path.is_symlink():
+        if follow_links or not exists(path) or not path.is_symlink():
             return None
         return None if not is_folder and is_inside(root, path, caches=True) else LINK
 
@@ -229,4 +230,4 @@ def is_utf8(name: str) -> bool:
 
 def is_written(folder: Path) -> bool:
     """Return whether a folder has the files of a run, or of a static copy of the page."""
-    return any(os.access(folder / name, os.F_OK) for name in WRITTEN)
+    return any(exists(folder / name) for name in WRITTEN)

@@ -94,7 +94,8 @@ def match_names(names: Iterable[str], folder: Folder, base: str = "") -> Matched
 def last_parts(names: Iterable[str | None], images: Sequence[str]) -> Callable[[str], bool]:
     """Return whether a text ends like the path of an image, with its suffix if ``names`` have
     one."""
-    key = _fold if any(_stem(name) != _fold(name) for name in names if name) else _stem
+    suffixes = {PurePosixPath(_fold(name)).suffix for name in names if name}
+    key = _stem if suffixes.isdisjoint(IMAGE_SUFFIXES) else _fold
 
     def last(path: str) -> str:
         return key(path.strip().replace("\\", "/").rpartition("/")[2])

@@ -22,6 +22,7 @@ from tests.rehearsals.reports import (  # noqa: F401 - each declares its cases
     corpora,
     dates,
     folders,
+    neighbors,
     operation,
     photographs,
     readings,

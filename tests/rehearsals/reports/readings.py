@@ -236,7 +236,7 @@ def table_beside(world: World, name: str) -> object:
         "packed/metadata.jsonl", "\n".join(json.dumps({"file_name": n, "text": n}) for n in NAMES)
     )
     return (
-        indexed(world, "packed").captions == {n: [n] for n in NAMES}
+        indexed(world, "packed").captions == {f"{name}/{n}": [n] for n in NAMES}
         and len(trained(world, "packed").rows.captions) == 4
     )
 
