@@ -84,8 +84,8 @@ def open_regular(file: Path | Callable[[], BufferedReader], most: int) -> Buffer
         if isinstance(file, Path):
             _check_kind(file)
         opened = file.open("rb") if isinstance(file, Path) else file()
-    except OSError as error:
-        raise UnreadableError(error.strerror or str(error)) from error
+    except (OSError, ValueError) as error:  # such as a link that leads out of its folder
+        raise UnreadableError(getattr(error, "strerror", None) or str(error)) from error
     if (size := os.fstat(opened.fileno()).st_size) <= most:
         return opened
     opened.close()
