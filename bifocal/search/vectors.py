@@ -37,6 +37,10 @@ class Vectors:
             return vector
         return self._gather(shard, row)
 
+    def take(self, rows: NDArray[np.int64], axis: int) -> NDArray[np.float16]:
+        """Return the vectors (n, d) of rows (n,), as an array of NumPy does."""
+        return self[rows]
+
     def batches(self, size: int) -> Iterator[NDArray[np.float16]]:
         """Yield the vectors of ``size`` items each, in order; a batch within one shard is a view of
         the file."""
@@ -77,8 +81,8 @@ class FileVectors:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.mapped, dtype=dtype)
 
-    def read(self, rows: NDArray[np.int64]) -> NDArray[np.float16]:
-        """Return the vectors (n, d) of rows (n,), read from the file."""
+    def take(self, rows: NDArray[np.int64], axis: int) -> NDArray[np.float16]:
+        """Return the vectors (n, d) of rows (n,), read from the file, as an array of NumPy does."""
         size = 2 * self.shape[1]
         read = [os.pread(self._file.fileno(), size, size * row) for row in rows.tolist()]
         return np.frombuffer(b"".join(read), np.float16).reshape(len(rows), self.shape[1])

@@ -4,6 +4,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ TRAINING_PER_LIST = 64
 BATCH = 65_536
 ID_BYTES = 8
 """Bytes of an id in an inverted file."""
+SINGLE = 11
+"""Implementation of the fast scan that takes the least time for a single query."""
 LISTS, FAST_LISTS = 4.0, 1.6
 """Lists of an inverted file, times the root of the number of vectors; comparing codes of 4 bits in
 registers (fast scan) is cheap, so its lists are longer."""
@@ -101,7 +104,7 @@ class ApproximateIndex:
     def efforts(self) -> Iterator[int]:
         """Yield values for ``search``'s ``effort`` in increasing order; none if the index has no
         such parameter."""
-        name, most = self._parameter()
+        name, most = self._parameter
         if name is not None:
             yield from (2**power for power in range(most.bit_length()) if 2**power < most)
             yield most
@@ -109,14 +112,16 @@ class ApproximateIndex:
     def search(self, queries: Array, count: int, effort: int | None) -> NDArray[np.int64]:
         """Return candidate rows (Q, count), -1 if fewer; ``effort`` is ``nprobe`` or ``efSearch``,
         None by default."""
-        name, most = self._parameter()
+        name, most = self._parameter
         vectors = np.ascontiguousarray(queries)
         if name is None or effort is None:
             return self._rows(vectors, count)
         # Threads search with different efforts, so the index itself keeps its own where faiss
         # allows.
-        index, value = self._faiss.downcast_index(self._index), min(effort, most)
+        index, value = self._index, min(effort, most)
         if isinstance(index, self._faiss.IndexIVF):
+            if hasattr(index, "implem"):  # of the fast scan; the results are equal
+                index.implem = SINGLE if len(vectors) == 1 else 0
             return self._rows(vectors, count, params=self._faiss.SearchParametersIVF(nprobe=value))
         if hasattr(index, "hnsw"):
             return self._rows(
@@ -130,19 +135,18 @@ class ApproximateIndex:
         rows: NDArray[np.int64] = self._index.search(queries, count, **parameters)[1]
         return rows
 
+    @cached_property
     def _parameter(self) -> tuple[str | None, int]:
         inverted = self._faiss.try_extract_index_ivf(self._index)
         if inverted is not None:
             return "nprobe", int(inverted.nlist)
-        return (
-            ("efSearch", 1024)
-            if hasattr(self._faiss.downcast_index(self._index), "hnsw")
-            else (None, 0)
-        )
+        return ("efSearch", 1024) if hasattr(self._index, "hnsw") else (None, 0)
 
     def write(self, file: Path) -> None:
         """Write the index for ``open``."""
         if self._file is None:
+            if hasattr(self._index, "implem"):
+                self._index.implem = 0
             self._faiss.write_index(self._index, str(file))
         else:  # faiss would write the name of the mapped file in place of its lists
             shutil.copyfile(self._file, file)

@@ -314,7 +314,7 @@ def test_rows_are_read_from_the_file_that_was_opened(tmp_path: Path) -> None:
     (tmp_path / "new").write_bytes(bytes(stored.nbytes))
     (tmp_path / "new").replace(tmp_path / "vectors.f16")  # as a deletion replaces it
     rows = np.array([19, 0, 7, 7])
-    np.testing.assert_array_equal(vectors.read(rows), stored[rows])
+    np.testing.assert_array_equal(vectors.take(rows, 0), stored[rows])
     np.testing.assert_array_equal(vectors[3:9], stored[3:9])
     np.testing.assert_array_equal(np.asarray(vectors), stored)
-    assert vectors.read(rows[:0]).shape == (0, 6)
+    assert vectors.take(rows[:0], 0).shape == (0, 6)
