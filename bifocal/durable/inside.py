@@ -94,13 +94,13 @@ def open_once(path: Path) -> BufferedReader:
 
 
 def check_own(path: Path) -> None:
-    """Raise ``ValueError`` for a file or folder that is a link, or that another user made; it may
-    be missing.
+    """Raise ``ValueError`` for a file or folder that is a link, also a hard one, or that another
+    user made; it may be missing.
 
     What a command keeps for itself is accepted only if this passes: anybody can put a file of its
     name into a folder that they hand on.
     """
-    if not _is_own(path):
+    if not _is_own(path) or (path.is_file() and path.stat().st_nlink > 1):
         raise ValueError(
             f"{path} is a link, or belongs to another user: this program did not make it; delete "
             "it, or choose another folder"

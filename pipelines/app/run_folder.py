@@ -12,6 +12,7 @@ import click
 
 from bifocal.datasets.remote_files import is_address
 from bifocal.durable import check_own, complete, write_text
+from bifocal.onnx.files import read_whole
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
@@ -105,7 +106,7 @@ def check_owner(folder: Path, new: Mapping[str, Any], *, is_named: bool) -> dict
         return {}
     values: dict[str, Any] = read_yaml(folder / PARAMETERS) or {}
     former, source, is_same_kind = (
-        _source(values),
+        read_whole(folder / PARAMETERS, lambda _: _source(values)),
         _source(new),
         (INDEXED in values) == (INDEXED in new),
     )

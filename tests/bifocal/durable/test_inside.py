@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bifocal.durable import inside as module
 from bifocal.durable import open_inside, path_inside
-from bifocal.durable.inside import CACHES
+from bifocal.durable.inside import CACHES, check_own
 
 
 @pytest.fixture
@@ -147,3 +147,11 @@ def test_links_out_are_opened_only_if_the_user_has_said_so(root, follow_links):
         else:
             with pytest.raises(ValueError, match="not a path inside"):
                 open_inside(root, name)
+
+
+def test_a_hard_link_to_a_file_elsewhere_is_no_own_file(root: Path) -> None:
+    check_own(root / "file")
+    check_own(root)
+    (root / "state").hardlink_to(root.parent / "outside" / "secret")
+    with pytest.raises(ValueError, match="state is a link"):
+        check_own(root / "state")

@@ -105,3 +105,10 @@ def test_train_refuses_the_run_of_another_folder(
     )
     assert [path.name for path in run.iterdir()] == ["params.yaml"]
     assert (run / "params.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["mine", "- a", "3", "index: x", "index: {a: 1}"])
+def test_parameters_of_another_form_are_one_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "params.yaml").write_text(content)
+    with pytest.raises(ValueError, match=r"params.yaml is damaged \("):
+        check_owner(tmp_path, {"index": {"directory": "photos"}}, is_named=True)

@@ -39,6 +39,52 @@ def plant_link(place: Path, target: Path) -> None:
     place.symlink_to(target)
 
 
+def plant_hard_link(place: Path, target: Path) -> None:
+    place.unlink(missing_ok=True)
+    place.hardlink_to(target)
+
+
+def plant_yaml(world: Path) -> None:
+    (world / "foreign" / "params.yaml").write_text("index: {directory: [/etc]}\nnone")
+
+
+def plant_report(world: Path) -> None:
+    """Name the images of a collection by a folder above it, and its model by a command."""
+    artifacts = world / "foreign" / "artifacts"
+    file = artifacts / "collection" / "collection.json"
+    content = json.loads(file.read_text())
+    content["root"] = "../../../home/photos"
+    content["model"]["name"] = 'm$(touch PWNED)"); open("PWNED", "w"); ("'
+    file.write_text(json.dumps(content))
+    for manifest in artifacts.rglob("manifest.json"):
+        manifest.unlink()
+
+
+def plant_keywords(world: Path) -> None:
+    """Let the words of an index name items that it does not have."""
+    index = world / "foreign" / "artifacts" / "index"
+    words = pa.table(
+        {
+            "word": ["star"],
+            "items": pa.array([[2**31 - 1]], pa.large_list(pa.int32())),
+            "weights": pa.array([[1.0]], pa.large_list(pa.float32())),
+        }
+    )
+    with pa.ipc.new_file(str(index / "keywords.arrow"), words.schema) as writer:
+        writer.write_table(words)
+    (index / "manifest.json").unlink(missing_ok=True)
+
+
+def plant_tables(world: Path) -> None:
+    """A table of as many equal values as a small file can have, and one of a lying length."""
+    (world / "photographs").mkdir()
+    rows = 40_000
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * rows), pa.array(["a" * 40_000]))
+    table = pa.table({"image": pa.array(["1.jpg"] * rows), "caption": text})
+    pq.write_table(table, world / "photographs" / "captions.parquet")
+    shutil.copy(world / "foreign" / "images" / "00001.jpg", world / "photographs" / "1.jpg")
+
+
 def plant_partial(artifacts: Path, target: Path) -> None:
     partial = artifacts / "collection.partial"
     partial.mkdir()
@@ -111,6 +157,33 @@ CASES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         ["delete", ITEM, "--run", "foreign"],
     ),
     "images outside of a collection": (plant_images, ["delete", ITEM, "--run", "foreign"]),
+    "a collection whose root and model are foreign": (
+        plant_report,
+        ["export", "out", "--format", "parquet", "--run", "foreign"],
+    ),
+    "a collection whose root is foreign, of which an item is deleted": (
+        plant_report,
+        ["delete", ITEM, "--run", "foreign"],
+    ),
+    "words of items that are not there": (
+        plant_keywords,
+        ["search", "a star", "--mode", "hybrid", "--run", "foreign"],
+    ),
+    "a hard link called corrections.csv": (
+        lambda world: plant_hard_link(
+            world / "foreign" / "corrections.csv", world / "home" / "bashrc"
+        ),
+        ["correct", ITEM, "touch pwned", "--run", "foreign"],
+    ),
+    "a hard link called search.png": (
+        lambda world: plant_hard_link(world / "foreign" / "search.png", world / "home" / "bashrc"),
+        ["search", "a star", "--run", "foreign"],
+    ),
+    "parameters of another form": (
+        plant_yaml,
+        ["index", "foreign/images", "--run", "foreign", "--folder", "foreign"],
+    ),
+    "a table of 1.6 GB in 300 kB": (plant_tables, ["inspect", "photographs"]),
     "a link called search.png": (
         lambda world: plant_link(world / "foreign" / "search.png", world / "home" / "bashrc"),
         ["search", "a star", "--run", "foreign"],
@@ -173,6 +246,7 @@ def attack_files(folder: Path, run: Path) -> list[tuple[str, ...]]:
         }
         assert kept == dict.fromkeys(("1.jpg", "bashrc", "secret.txt"), "mine"), f"{name}: {kept}"
         assert not (world / "foreign" / "artifacts" / "onnx" / "stolen.txt").exists(), name
+        assert not (world / "PWNED").exists(), f"{name}: a name is run"
         assert "Traceback" not in shown, f"{name}: {shown[-2000:]}"
         assert "\x1b]0;" not in shown, f"{name}: a code of a terminal is printed"
         rows.append((f"files: {name}", f"exit code {done.returncode}", "-", "-", "-"))
