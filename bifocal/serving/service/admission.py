@@ -57,6 +57,8 @@ SENT_BYTES = 2**18
 memory."""
 SINGLE = (b"host", b"authorization", b"origin", b"sec-fetch-site")
 """Headers that a request may have once: a proxy may read another one of two."""
+MAX_QUERY = 8192
+"""Bytes of the query of an address: the event loop decodes it."""
 GUESSES, GUESSES_PER_SECOND = 20, 0.2
 """Wrong keys of an address: at once, and on average."""
 MAX_CLIENTS = 10_000
@@ -172,6 +174,8 @@ class Access:
         for name in SINGLE:
             if names.count(name) > 1:
                 raise HTTPException(400, f"the header {name.decode()} is there twice: send one")
+        if len(scope["query_string"]) > MAX_QUERY:
+            raise HTTPException(414, f"the address has a query of more than {MAX_QUERY} bytes")
         self._check_host(_name(headers.get(b"host", b"").decode("latin-1")))
         probe = scope["path"].startswith(f"{INFERENCE}/models/") and scope["path"].endswith(
             "/ready"

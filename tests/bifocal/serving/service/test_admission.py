@@ -370,7 +370,21 @@ def test_whatever_ends_a_request_it_has_an_answer(
     async def fail(*arguments: Any) -> None:
         raise error
 
-    scope = {"type": "http", "path": "/", "method": "GET", "headers": [], "client": ("a", 1)}
+    scope = {
+        "type": "http",
+        "path": "/",
+        "method": "GET",
+        "query_string": b"",
+        "headers": [],
+        "client": ("a", 1),
+    }
     asyncio.run(Admission(fail, Settings(), Metrics())(scope, fail, send))
     assert sent[0]["status"] == status
     assert reason in sent[1]["body"].decode()
+
+
+def test_the_query_of_an_address_has_a_limit_before_it_is_decoded(source: LoadedSource) -> None:
+    with client(source) as opened:
+        path = "/healthz?a="
+        assert opened.get(path + "%41" * (8190 // 3)).status_code == 200
+        assert opened.get(path + "%41" * (8193 // 3)).status_code == 414
