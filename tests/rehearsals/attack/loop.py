@@ -8,7 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tests.bifocal.serving.server import Server
-from tests.rehearsals.attack.protocol import ATTACKERS, UPLOAD, Statuses, exchange, statuses
+from tests.rehearsals.attack.protocol import (
+    ATTACKERS,
+    UPLOAD,
+    Statuses,
+    exchange,
+    send_each,
+    statuses,
+)
 
 GET = "GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CONNECTIONS = 250
@@ -25,6 +32,7 @@ def loop_attacks() -> dict[str, Callable[[Server], Statuses]]:
         "250 pipelining connections of one address: info": lambda server: pipeline(
             server, "/api/v1/info"
         ),
+        "250 connections with a query of 27 kB to decode": send_queries,
         "64 connections of 600 pages that nobody reads": send_unread,
         "damaged chunks, trailers and extensions of an upload": send_damaged_chunks,
         "two headers Host, Authorization, Origin or Sec-Fetch-Site": send_doubled_headers,
@@ -58,6 +66,13 @@ def pipeline(server: Server, path: str) -> Statuses:
         for key in list(selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
     return +found
+
+
+def send_queries(server: Server) -> Statuses:
+    """Send addresses whose decoding takes longer than their answer."""
+    paths = ("/api/v1/item", "/api/v1/thumbnail", "/healthz", "/")
+    contents = [GET.format(f"{path}?id={'%41' * 9_000}").encode() for path in paths]
+    return send_each(server, contents * 63, CONNECTIONS)
 
 
 def send_unread(server: Server) -> Statuses:

@@ -203,10 +203,12 @@ def send_work(server: Server) -> Statuses:
     hybrid = {"text": (words * 12)[:9990], "mode": "hybrid"}
     days = {"where": {"split": [f"2{day:03}-01-01" for day in range(4500)]}, "text": "a star"}
     infer = {"inputs": [{"name": "text", "shape": [64], "datatype": "BYTES", "data": [words] * 64}]}
+    rows = infer["inputs"][0] | {"shape": [4096], "data": [words[:120]] * 4096}
     answers = infer["inputs"][0] | {"shape": [4096], "data": ["a star"] * 4096}  # of 16 MB
     marks = "a" + "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}" * 4990
     bodies = [
         (INFER, {"inputs": [answers]}),
+        (INFER, {"inputs": [rows]}),
         (SEARCH, {"text": "a star", "plus": [marks] * 3}),
         ("/api/v1/explain", {"id": item, "text": marks}),
         (SEARCH, search),
