@@ -29,6 +29,10 @@ def evaluate_command(folder: Path | None, split: str | None) -> None:
             f"{folder} has no training to evaluate: 'bifocal index' and 'bifocal demo' only "
             "search; see 'bifocal train'"
         )
+    if (folder / ARTIFACTS / "metrics").is_symlink():
+        raise ValueError(
+            f"{folder} has artifacts of a flow: type 'python -m pipelines metrics {folder}'"
+        )
     values = parameters.load(folder / PARAMETERS)
     values["evaluate"]["split"] = split or values["evaluate"]["split"]
     use_store_of(folder)

@@ -38,6 +38,9 @@ def wrong(few: Path, run: Path) -> Path:
     (folder / "full").mkdir(parents=True)
     for name in ("notes.txt", "odd.safetensors", "full/own.txt"):
         (folder / name).write_text("notes")
+    (folder / "flow" / "artifacts" / "embedding").mkdir(parents=True)
+    (folder / "flow" / "params.yaml").touch()
+    (folder / "flow" / "artifacts" / "metrics").symlink_to(folder)
     (folder / "recipe.yaml").write_text("train_embeding: {members: 2}")
     shutil.copytree(run / "images", folder / "plain")
     shutil.copytree(few, folder / "many")
@@ -91,6 +94,9 @@ WRONG = {
     "evaluate --run RUN": (
         "RUN has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see "
         "'bifocal train'"
+    ),
+    "evaluate --run DIR/flow": (
+        "DIR/flow has artifacts of a flow: type 'python -m pipelines metrics DIR/flow'"
     ),
     "export RUN/params.yaml/new --run RUN": "RUN/params.yaml/new: Not a directory",
     "search 'a star' --run RUN --picture RUN/no/x.png": "RUN/no/x.png: No such file or directory",
