@@ -141,14 +141,14 @@ class CollectionEmbedder:
                 f"{_first(rejected)}. Repair them or raise max_rejected_fraction"
             )
         source.keep(entries)
-        listed = {entry.item_id for entry in source.entries} if first_shard else None
+        listed = [entry.item_id for entry in source.entries] if first_shard else None
         broken = {image for image, _ in run.problems}
         if not source.prune:
             former_rows = zip(entries, run.update.rows, strict=True)
             known = {_name(entry) for entry, row in former_rows if row >= 0}
             check_lost([problem for problem in run.problems if problem[0] in known], known)
         gone = run.update.gone(
-            listed, {entry.item_id for entry in entries if _name(entry) in broken}
+            listed, [entry.item_id for entry in entries if _name(entry) in broken]
         )
         metadata = with_origins(source, entries, run.update.dates())
         captions = source.captions

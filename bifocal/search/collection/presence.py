@@ -32,15 +32,9 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
     """
     if previous is None or source.dataset is not None:
         return source
-    listed = {entry.item_id for entry in source.entries}
-    live = previous.items.filter(pc.invert(previous.items.column("deleted")))
-    items = {
-        item_id: str(image or item_id)
-        for item_id, image in zip(
-            *(live[key].to_pylist() for key in ("item_id", "image")), strict=True
-        )
-    }
-    missing = {item_id: name for item_id, name in items.items() if item_id not in listed}
+    ids = pa.array([entry.item_id for entry in source.entries], pa.string())
+    listed = pc.is_in(previous.items.column("item_id"), value_set=ids)
+    missing = _names(previous.items.filter(pc.invert(listed)))
     if source.unpacked and source.unread and missing:
         raise ValueError(
             f"{', '.join(source.unread)} cannot be read, and {len(missing):,} images of the "
@@ -51,7 +45,8 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         if reason := _unknown(source, name, states, prune=prune):
             reasons[item_id] = reason
     gone = {item_id: name for item_id, name in missing.items() if item_id not in reasons}
-    if gone and not prune and (place := _emptied(gone.values(), items.values())) is not None:
+    items = _names(previous.items) if gone and not prune else {}
+    if items and (place := _emptied(gone.values(), items.values())) is not None:
         reasons |= dict.fromkeys(gone, (place or source.root, PRUNED[1]))
     notes = [
         (
@@ -61,7 +56,7 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         )
         for (place, what), count in Counter(reasons.values()).items()
     ]
-    entries = [Entry(item_id, items[item_id], kept=True) for item_id in reasons]
+    entries = [Entry(item_id, missing[item_id], kept=True) for item_id in reasons]
     metadata = source.metadata
     if metadata is not None and entries:
         rows = pa.table({"item_id": pa.array(list(reasons), pa.string())})
@@ -73,6 +68,14 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         metadata=metadata,
         rejected=[*source.rejected, *notes],
     )
+
+
+def _names(items: pa.Table) -> dict[str, str]:
+    """Return the images of the items that are not deleted, or their ids, by their ids."""
+    live = items.filter(pc.invert(items.column("deleted")))
+    ids = live.column("item_id")
+    names = pc.coalesce(live.column("image"), ids)
+    return dict(zip(ids.to_pylist(), names.to_pylist(), strict=True))
 
 
 def _unknown(

@@ -52,7 +52,7 @@ HOW = Reading(roles=REQUIRED)
 """Splits and phrases of a table are metadata of a collection."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """An image to embed; ``image`` is relative to the root, None if the corpus publishes only
     features."""

@@ -1,6 +1,5 @@
 """An update of a collection: what it takes over from a previous one, and from a killed run."""
 
-from collections.abc import Collection as Container
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -54,14 +53,15 @@ class CollectionUpdate:
     def item(self, position: int) -> Item:
         """Return the previous item of an entry, with the image and the state that the entry has
         now."""
-        entry, row = self._entries[position], int(self.rows[position])
-        sha256, width, height = (self._values[name][row] for name in ("sha256", "width", "height"))
+        entry, values = self._entries[position], self._values
+        sha256, width, height = (values[name][position] for name in ("sha256", "width", "height"))
         return Item(entry.item_id, entry.image, sha256, width, height, self.state(position))
 
     @cached_property
     def _values(self) -> dict[str, list[Any]]:
-        """The columns as lists: a value of a column costs more to take."""
-        columns: dict[str, list[Any]] = self._items.to_pydict()
+        """Previous columns of the entries as lists: a value of a column costs more to take."""
+        rows = pa.array(self.rows, mask=self.rows < 0)
+        columns: dict[str, list[Any]] = self._items.take(rows).to_pydict()
         return columns
 
     def state(self, position: int) -> tuple[int, ...]:
@@ -70,8 +70,8 @@ class CollectionUpdate:
 
     def sha256(self, position: int) -> str | None:
         """Return the SHA-256 of the previous image of an entry; None for a new image."""
-        row = self.rows[position]
-        return None if row < 0 else str(self._values["sha256"][row])
+        digest: str | None = self._values["sha256"][position]
+        return digest
 
     def dates(self) -> dict[int, datetime | None]:
         """Return the previous dates of unchanged entries, by their positions."""
@@ -103,16 +103,15 @@ class CollectionUpdate:
             if starts[number + 1] - starts[number] == size >= max(least, 1):
                 yield number, mine[order[starts[number] : starts[number + 1]]]
 
-    def gone(self, listed: Container[str] | None, rejected: Container[str]) -> list[Item]:
+    def gone(self, listed: Sequence[str] | None, rejected: Sequence[str]) -> list[Item]:
         """Return the items that are rejected or no longer listed; ``listed`` is None if another
         machine does this."""
-        ids = self._items.column("item_id").to_pylist()
-        rows = [
-            row
-            for row, item_id in enumerate(ids)
-            if item_id in rejected or (listed is not None and item_id not in listed)
-        ]
-        return [Item(**row) for row in self._items.take(pa.array(rows, pa.int64())).to_pylist()]
+        ids = self._items.column("item_id")
+        gone = pc.is_in(ids, value_set=pa.array(rejected, pa.string()))
+        if listed is not None:
+            known = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
+            gone = pc.or_(gone, pc.invert(known))
+        return [Item(**row) for row in self._items.filter(gone).to_pylist()]
 
     def items(self, positions: NDArray[np.int64]) -> pa.Table:
         """Return the previous items of entries, with their present images, as a table of
