@@ -158,7 +158,7 @@ def check_buckets(subject: PreflightSubject) -> Iterator[str]:
 def dvc_remote(revision: str) -> str | None:
     """Return the address of DVC's default remote in a commit, which the steps clone; None if there
     is none."""
-    parser = ConfigParser()
+    parser = ConfigParser(interpolation=None)  # DVC has none, and an address may have a %
     parser.read_string(git_answer("show", f"{revision}:./.dvc/config")[0])
     name = parser.get("core", "remote", fallback=None)
     return parser.get(f"'remote \"{name}\"'", "url", fallback=None)

@@ -187,6 +187,7 @@ def test_folders_are_writable_and_user_files_are_there(
     for place in ("/srv/dvc", "file:///srv/dvc"):
         folder = replace(good, revision=commit_remote(tmp_path, place))
         assert f"{place} is a folder of this machine" in next(iter(check_buckets(folder)))
+    assert dvc_remote(commit_remote(tmp_path, "s3://bucket/100%")) == "s3://bucket/100%"
     none = replace(good, revision=commit_remote(tmp_path, None))
     assert "DVC has no default remote" in next(iter(check_buckets(none)))
     values = parameters.merge(
