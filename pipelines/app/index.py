@@ -177,18 +177,13 @@ def index(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool
 def plan(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool) -> None:
     """Print what an index of a source would read, embed and download; files are listed, and not
     decoded."""
-    from bifocal.search.collection.collection import Collection
-    from bifocal.search.collection.format import DESCRIPTION
-    from bifocal.search.collection.presence import with_unknown
-    from bifocal.search.collection.sources import files_source
     from pipelines.app.encoders import is_at_hand
+    from pipelines.app.index_folder import read_source
 
     collection = folder / ARTIFACTS / "collection"
-    former = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
     with TemporaryDirectory() as unpacked:
-        follow_links = bool(section.get("follow_links"))
-        files = files_source(directory, Path(unpacked), follow_links=follow_links)
-        source = with_unknown(files, former, prune=prune)
+        links = bool(section.get("follow_links"))
+        source, former = read_source(directory, collection, Path(unpacked), prune, links)
     known = set[str]() if former is None else set(former.ids)
     new = sum(entry.item_id not in known for entry in source.entries)
     captions = sum(map(len, source.captions.values()))

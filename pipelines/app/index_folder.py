@@ -23,8 +23,8 @@ from bifocal.search.calibration.fitting import MIN_ITEMS, calibrate_by_names, re
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import FEATURE_BYTES, CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION, REJECTED
-from bifocal.search.collection.presence import with_unknown
-from bifocal.search.collection.sources import files_source
+from bifocal.search.collection.presence import live_images, with_unknown
+from bifocal.search.collection.sources import Source, files_source
 from bifocal.search.index.build import IndexSettings, build_index, index_of_collection
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
@@ -89,12 +89,10 @@ def index_folder(
         )
     collection, digest = folder / COLLECTION, model_hash(encoders)
     complete(collection.parent)
-    previous = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
-    known = set[str]() if previous is None else _live(previous)
     # The partial folder is locked before the files are listed.
     partial = artifacts.open_partial(collection, {"model": digest, "source": str(directory)})
-    files = files_source(directory, partial, follow_links=follow_links)
-    source = with_unknown(files, previous, prune=prune)
+    source, previous = read_source(directory, collection, partial, prune, follow_links)
+    known = set() if previous is None else live_images(previous.items).keys()
     size = max(MIN_SHARD, len(source.entries) // SHARDS)
     name = folder.resolve().name
     embedder = CollectionEmbedder(
@@ -121,7 +119,7 @@ def index_folder(
         **_new_encoders(encoders, pointing, folder / ONNX, digest),
     }
     artifacts.commit_all(written, {"component": "index"})
-    live = _live(Collection.open(collection))
+    live = live_images(Collection.open(collection).items).keys()
     new, embedded = len(live - known), int(counts["embedded"])
     rejected = pq.read_table(collection / REJECTED).to_pylist()
     broken = [(row["image"], row["reason"]) for row in rejected]
@@ -131,12 +129,14 @@ def index_folder(
     )
 
 
-def _live(collection: Collection) -> set[str]:
-    return {
-        item_id
-        for item_id, deleted in zip(collection.ids, collection.deleted, strict=True)
-        if not deleted
-    }
+def read_source(
+    directory: Path, collection: Path, unpacked: Path, prune: bool, follow_links: bool
+) -> tuple[Source, Collection | None]:
+    """Return the images of a folder and the collection that they update; archives are unpacked to
+    ``unpacked``."""
+    previous = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
+    files = files_source(directory, unpacked, follow_links=follow_links)
+    return with_unknown(files, previous, prune=prune), previous
 
 
 def _index(collection: Collection, bank: HubnessBank | None) -> SearchIndex:

@@ -34,7 +34,7 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         return source
     ids = pa.array([entry.item_id for entry in source.entries], pa.string())
     listed = pc.is_in(previous.items.column("item_id"), value_set=ids)
-    missing = _names(previous.items.filter(pc.invert(listed)))
+    missing = live_images(previous.items.filter(pc.invert(listed)))
     if source.unpacked and source.unread and missing:
         raise ValueError(
             f"{', '.join(source.unread)} cannot be read, and {len(missing):,} images of the "
@@ -45,9 +45,10 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         if reason := _unknown(source, name, states, prune=prune):
             reasons[item_id] = reason
     gone = {item_id: name for item_id, name in missing.items() if item_id not in reasons}
-    items = _names(previous.items) if gone and not prune else {}
-    if items and (place := _emptied(gone.values(), items.values())) is not None:
-        reasons |= dict.fromkeys(gone, (place or source.root, PRUNED[1]))
+    if gone and not prune:
+        place = _emptied(gone.values(), live_images(previous.items).values())
+        if place is not None:
+            reasons |= dict.fromkeys(gone, (place or source.root, PRUNED[1]))
     notes = [
         (
             place,
@@ -70,7 +71,7 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
     )
 
 
-def _names(items: pa.Table) -> dict[str, str]:
+def live_images(items: pa.Table) -> dict[str, str]:
     """Return the images of the items that are not deleted, or their ids, by their ids."""
     live = items.filter(pc.invert(items.column("deleted")))
     ids = live.column("item_id")

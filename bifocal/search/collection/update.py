@@ -109,8 +109,7 @@ class CollectionUpdate:
         ids = self._items.column("item_id")
         gone = pc.is_in(ids, value_set=pa.array(rejected, pa.string()))
         if listed is not None:
-            known = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
-            gone = pc.or_(gone, pc.invert(known))
+            gone = pc.or_(gone, pc.invert(pc.is_in(ids, value_set=pa.array(listed, pa.string()))))
         return [Item(**row) for row in self._items.filter(gone).to_pylist()]
 
     def items(self, positions: NDArray[np.int64]) -> pa.Table:
