@@ -303,7 +303,8 @@ def _times(table: CaptionTable, column: str, values: pa.Array, start: int) -> li
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    """Return the size of the decoded values in bytes: a dictionary stores equal values once."""
+    """Return the size of the decoded values in bytes: a dictionary stores equal values once, and a
+    null takes no byte before it is in a list."""
     nested: list[pa.Array] = []
     if isinstance(column, pa.MapArray):
         nested = [column.keys, column.items]
@@ -315,4 +316,4 @@ def _decoded_bytes(column: pa.Array) -> int:
     ):
         lengths = pc.binary_length(column.dictionary).take(column.indices)
         return int(column.nbytes) + int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
-    return int(column.nbytes) + sum(map(_decoded_bytes, nested))
+    return max(int(column.nbytes), 8 * len(column)) + sum(map(_decoded_bytes, nested))

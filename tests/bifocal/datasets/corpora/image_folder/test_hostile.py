@@ -81,7 +81,8 @@ def test_wide_tables_and_values_that_repeat_are_not_read(
     assert (len(table.rows), len(table.columns), len(table.rejected)) == (2, 801, 7)
     dictionary = pa.DictionaryArray.from_arrays(np.zeros(1_000_000, np.int8), ["x" * 400])
     lists = pa.ListArray.from_arrays([0, 1_000_000], dictionary)
-    for column in (dictionary, lists):
+    nulls = pa.ListArray.from_arrays([0, 17_000_000], pa.nulls(17_000_000))
+    for column in (dictionary, lists, nulls):
         pq.write_table(pa.table({"caption": column}), tmp_path / "captions.parquet")
         with pytest.raises(
             ValueError, match=r"captions.parquet has values of more than 128 MiB: split it"
