@@ -22,10 +22,11 @@ _NAMES = (
     r"|x-amz-(?:signature|credential|security-token))"
 )
 ASSIGNMENT = re.compile(
-    rf"(?i)(\b{_NAMES}=|[?&](?:key|sig|signature)=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&\"',;]+"
+    rf"(?i)(\b{_NAMES}=|[?&](?:key|sig|signature)=|[\"']{_NAMES}[\"']\s*:\s*(?P<quote>[\"']))"
+    r"(?(quote)(?:\\.|(?!(?P=quote))[^\\])+|[^\s&\"',;]+)"
 )
 AUTHORIZATION = re.compile(
-    r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|\bbearer\s+)[\w.~+/=-]+"
+    r"(?i)(\bauthorization\b[\"']?\s*[:=,]\s*b?[\"']?(?:bearer|basic)\s+|\bbearer\s+)[\w.~+/=-]+"
 )
 HEADER = re.compile(
     r"(?i)(\b(?:x-[\w-]*(?:key|token)|(?:set-)?cookie)\b[\"']?\s*[:=]\s*[\"']?)[^\r\n\"']+"

@@ -41,6 +41,8 @@ ENVIRONMENT = {
         "GET https://s3/bucket/key?X-Amz-Signature=S3cret&x=1",
         "headers: {'Authorization': 'Basic S3cret=='}",
         "authorization: Bearer S3cret.part-2",
+        "[(b'authorization', b'Basic S3cret==')]",
+        '{"password": "words of \\"S3cret", "other": 1}',
         "nonnumeric port: 'S3%40cret@mlflow:5000'",
         "the password S3@cret was rejected",
         "signed with wJalrXUtnFEMI/K7MDENG",
