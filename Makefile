@@ -180,6 +180,7 @@ MLFLOW_HOST ?= 127.0.0.1
 MLFLOW_PORT ?= 5000
 MLFLOW_HOSTS ?= localhost,127.0.0.1,mlflow,mlflow.mlflow.svc.cluster.local
 comma := ,
+mlflow: export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 mlflow: export MLFLOW_BACKEND_STORE_URI := $(MLFLOW_BACKEND_STORE_URI)
 mlflow: setup
 	@$(if $(MLFLOW_STORE),echo 'error: MLFLOW_STORE is now the variable MLFLOW_BACKEND_STORE_URI of the environment' >&2; exit 1)
