@@ -41,8 +41,6 @@ STARTS = {
     b"\x89PNG": ".png", b"GIF8": ".gif", b"BM": ".bmp", b"RIFF": ".webp", b"II*\0": ".tif", b"MM\0*": ".tif",
 }  # fmt: skip
 """Ends of the names of embedded images by their first bytes; others are called JPEG."""
-UTF8 = 0x800
-"""Flag of a name in a zip file that says that it is UTF-8."""
 SLACK = 64 * 2**20
 """Unpacked bytes that are always allowed; above them, MAX_RATIO is the limit."""
 
@@ -164,9 +162,8 @@ def _members(archive: Path) -> Iterator[tuple[Member, IO[bytes]]]:
                     reason = "encrypted" if info.flag_bits & 1 else None
                     link = (info.external_attr >> 16) & 0o170000 == 0o120000
                     name = info.filename
-                    if not info.flag_bits & UTF8:  # of macOS and old programs
-                        with suppress(UnicodeError):
-                            name = name.encode("cp437").decode()
+                    with suppress(UnicodeError):  # macOS sets no flag of UTF-8
+                        name = name.encode("cp437").decode()
                     member = Member(name, info.file_size, "a link" if link else reason)
                     yield member, BytesIO() if member.reason else packed.open(info)
     else:

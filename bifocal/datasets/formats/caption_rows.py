@@ -62,7 +62,9 @@ class CaptionRows:
         base = "" if parent == "." else f"{parent}/"
         split = SPLIT_NAMES.get(base.partition("/")[0].lower())
         names = [_name(row.get(columns.image)) for _, row in table.rows]
-        matched = match_names([name for name in names if name is not None], folder, base)
+        matched = match_names(
+            [name for name in names if name is not None], folder.below(table.inside), base
+        )
         if matched.rule:
             log_line(f"{table.name}: {matched.rule}")
         is_image = last_parts(names, folder.images if table.delimiter else ())
@@ -73,7 +75,7 @@ class CaptionRows:
             if name is None:
                 given = shown(row.get(columns.image))
                 raise ValueError(f"{columns.image} is {given}: expected the path of an image")
-            image = matched.images[name]
+            image = table.inside + matched.images[name]
             texts = list(self._texts(row, columns, needs_captions, place))
             if needs_captions and columns.caption and not texts:
                 return

@@ -69,6 +69,7 @@ class CaptionTable:
     )  # place ("a.csv, line 3"), values
     rejected: list[RejectedEntry] = field(default_factory=list)
     delimiter: str = ""  # of a text table
+    inside: str = ""  # folder of the archive beside the table, such as "images.zip/"
 
     def reject(self, place: str, reason: str, kind: str = "caption") -> None:
         """List a line that is not a row, or a value that its row does not have."""

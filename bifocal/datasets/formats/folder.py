@@ -67,6 +67,11 @@ class Folder:
         """Paths of the images."""
         return frozenset(self.images)
 
+    def below(self, place: str) -> "Folder":
+        """Return the images below a folder such as "a/", by their paths in it."""
+        images = [name.removeprefix(place) for name in self.images if name.startswith(place)]
+        return replace(self, root=self.root / place, images=images)
+
     def has(self, name: str) -> bool:
         """Return whether a path names an image, or another file that is in the folder."""
         if name in self.listed:

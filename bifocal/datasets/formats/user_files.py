@@ -131,13 +131,15 @@ class _Reader:
                 problem = error
                 self.unread.append(name)
                 self.rejected.append(RejectedEntry("image", name, str(error)))
-                if inside:
-                    shutil.rmtree(target / inside, ignore_errors=True)
+                shutil.rmtree(target / inside, ignore_errors=True)
         if len(self.unread) == len(archives):
             raise problem
         self.used.update(archives)
         if self.source.is_dir():
             self.read_tables()
+            for table in self.tables:
+                if len(archives) == 1 and table.name not in archives:
+                    table.inside = f"{archives[0]}/"
             self.unused = unused_files(outer, self.used)
         self.used.clear()
         target.mkdir(parents=True, exist_ok=True)
