@@ -32,13 +32,9 @@ def _stem(name: str) -> str:
     return str(path.with_suffix("")) if path.suffix in IMAGE_SUFFIXES else str(path)
 
 
-def _same(name: str) -> str:
-    return name
-
-
 Spelling = Callable[[str], str]
 SPELLINGS: tuple[tuple[Spelling, Spelling], ...] = (
-    (_same, _same),
+    (str, str),
     (_nfc, _nfc),
     (_fold, _fold),
     (lambda name: _fold(unquote(name)), _fold),
