@@ -151,8 +151,9 @@ def tell_unknown(words: Sequence[str]) -> None:
 def tell_found(hits: "Results") -> None:
     """Print that nothing was found, if the results say so."""
     if not hits.found:
-        closest = "; these are the closest images" if hits else ""
-        click.echo(f"nothing like it in this collection{closest}")
+        click.echo(
+            f"nothing like it in this collection{'; these are the closest images' if hits else ''}"
+        )
 
 
 def save_picture(

@@ -23,6 +23,11 @@ from bifocal.progress import log_line
 
 NO_GROUP = frozenset({"", "none", "nan", "na", "n/a", "null", "-"})
 """Values of a column of groups that stand for none."""
+BLANK = (
+    " \t\r\n\v\f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029"
+    "\u202f\u205f\u3000\xad\u200b\u200c\u200d\u200e\u200f\u202a\u202c\u2060\ufeff"
+)
+"""Signs that nobody sees."""
 NO_IMAGE = "names no image of the folder"
 
 
@@ -113,7 +118,7 @@ class CaptionRows:
         column, value = columns.caption.strip("\0"), row.get(columns.caption)
         single = not isinstance(value, Sequence) or isinstance(value, str | bytes)
         values: Sequence[Any] = [value] if single else value  # type: ignore[assignment]
-        given = [text for text in values if text is not None and _is_visible(str(text))]
+        given = [text for text in values if text is not None and str(text).strip(BLANK)]
         if not given and needs_captions:
             raise ValueError(f"{column} is empty: expected a caption")
         for text in given:
@@ -147,10 +152,6 @@ def check_whole_row(values: Iterable[Any], delimiter: str, is_image: Callable[[s
                 f"a quote opens in this row, and takes in the row of {name.strip()}: write a quote "
                 "in a text twice"
             )
-
-
-def _is_visible(text: str) -> bool:
-    return any(not sign.isspace() and unicodedata.category(sign) != "Cf" for sign in text)
 
 
 def _problem(text: Any) -> str | None:

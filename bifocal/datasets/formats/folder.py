@@ -69,8 +69,11 @@ class Folder:
 
     def below(self, place: str) -> "Folder":
         """Return the images below a folder such as "a/", by their paths in it."""
-        images = [name.removeprefix(place) for name in self.images if name.startswith(place)]
-        return replace(self, root=self.root / place, images=images)
+        return replace(
+            self,
+            root=self.root / place,
+            images=[name.removeprefix(place) for name in self.images if name.startswith(place)],
+        )
 
     def has(self, name: str) -> bool:
         """Return whether a path names an image, or another file that is in the folder."""

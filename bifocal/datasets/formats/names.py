@@ -4,7 +4,7 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -94,7 +94,7 @@ def last_parts(names: Iterable[str | None], images: Sequence[str]) -> Callable[[
     key = _stem if suffixes.isdisjoint(IMAGE_SUFFIXES) else _fold
 
     def last(path: str) -> str:
-        return key(path.strip().replace("\\", "/").rpartition("/")[2])
+        return key(PureWindowsPath(path.strip()).name)
 
     known = set(map(last, images))
     return lambda text: last(text) in known

@@ -272,11 +272,7 @@ def with_origins(
     def date(position: int) -> datetime | None:
         if position in known or entries[position].kept:
             return known.get(position)
-        taken = date_taken(opener := source.opener(entries[position]))
-        with suppress(ValueError), open_regular(opener, MAX_BYTES) as file:
-            if taken is None and own_times:
-                return datetime.fromtimestamp(int(os.fstat(file.fileno()).st_mtime))
-        return taken
+        return date_taken(source.opener(entries[position]), or_changed=own_times)
 
     missing: list[tuple[str, Callable[[int], Any], pa.DataType]] = [
         (FOLDER, folder, pa.string()),
@@ -289,8 +285,15 @@ def with_origins(
     return table
 
 
-def date_taken(opener: Callable[[], BufferedReader]) -> datetime | None:
-    """Return the time of a photograph in its EXIF data; None for a file without a valid one."""
-    with suppress(ValueError), open_regular(opener, MAX_BYTES) as file, open_header(file) as image:
-        return date_of(image)
+def date_taken(
+    opener: Callable[[], BufferedReader], *, or_changed: bool = False
+) -> datetime | None:
+    """Return the time of a photograph in its EXIF data, or else that of its last change; None for a
+    file without a valid one."""
+    with suppress(ValueError), open_regular(opener, MAX_BYTES) as file:
+        with suppress(ValueError), open_header(file) as image:
+            if (taken := date_of(image)) is not None:
+                return taken
+        if or_changed:
+            return datetime.fromtimestamp(int(os.fstat(file.fileno()).st_mtime))
     return None
