@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from urllib.parse import unquote
 
 from bifocal.progress import log_line
 
@@ -145,10 +146,10 @@ def tracking_uri() -> str:
         return uri
     # Relative to the project: other commands, and 'dvc exp run --temp', have other folders.
     folder = project_folder()
-    if "?" in str(folder):
+    if "?" in str(folder) or unquote(str(folder)) != str(folder):  # SQLAlchemy decodes %20
         raise ValueError(
-            f"{folder} has a '?', which an address of SQLite cannot have: rename the folder, or "
-            "set MLFLOW_TRACKING_URI"
+            f"{folder} has a '?' or a code such as %20, which an address of SQLite cannot have: "
+            "rename the folder, or set MLFLOW_TRACKING_URI"
         )
     return f"{uri.removesuffix(path)}{folder / path}"
 

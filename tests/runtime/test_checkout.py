@@ -121,9 +121,12 @@ def test_a_relative_address_is_below_the_project(name: str, database: bool) -> N
         patch.setenv("DVC_ROOT", "/project")
         patch.setenv("MLFLOW_TRACKING_URI", prefix + name)
         assert tracking_uri() == f"{prefix}{Path('/project') / name}"
-        patch.setenv("DVC_ROOT", "/a?b")
-        with pytest.raises(ValueError, match="has a '\\?'"):
-            tracking_uri()
+        patch.setenv("DVC_ROOT", "/100%")
+        assert tracking_uri() == f"{prefix}{Path('/100%') / name}"
+        for folder in ("/a?b", "/a%20b"):
+            patch.setenv("DVC_ROOT", folder)
+            with pytest.raises(ValueError, match="has a '\\?' or a code such as %20"):
+                tracking_uri()
 
 
 @pytest.mark.parametrize(
