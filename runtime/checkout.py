@@ -146,7 +146,8 @@ def tracking_uri() -> str:
         return uri
     # Relative to the project: other commands, and 'dvc exp run --temp', have other folders.
     folder = project_folder()
-    if "?" in str(folder) or unquote(str(folder)) != str(folder):  # SQLAlchemy decodes %20
+    name = str(folder)
+    if "?" in name or unquote(name) != name:  # SQLAlchemy decodes %20
         raise ValueError(
             f"{folder} has a '?' or a code such as %20, which an address of SQLite cannot have: "
             "rename the folder, or set MLFLOW_TRACKING_URI"

@@ -182,8 +182,9 @@ def plan(directory: Path, folder: Path, section: dict[str, Any], *, prune: bool)
 
     collection = folder / ARTIFACTS / "collection"
     with TemporaryDirectory() as unpacked:
-        links = bool(section.get("follow_links"))
-        source, former = read_source(directory, collection, Path(unpacked), prune, links)
+        source, former = read_source(
+            directory, collection, Path(unpacked), prune, bool(section.get("follow_links"))
+        )
     known = set[str]() if former is None else set(former.ids)
     new = sum(entry.item_id not in known for entry in source.entries)
     captions = sum(map(len, source.captions.values()))

@@ -212,10 +212,9 @@ def merge_collections(parts: Sequence[Path], target: Path) -> Description:
             for path in sorted((collection.directory / folder).glob("*.npy")):
                 number, _, suffix = path.name.partition(".")
                 link(path, target / folder / f"{shard_name(int(number) + len(shards))}.{suffix}")
-        images = collection.directory / UNPACKED
-        for path in images.rglob("*"):
+        for path in (collection.directory / UNPACKED).rglob("*"):
             if path.is_file():
-                link(path, target / UNPACKED / path.relative_to(images))
+                link(path, target / path.relative_to(collection.directory))
         tables.append(_shifted(collection, len(shards)))
         shards += theirs.shards
     table = pa.concat_tables(tables, promote_options="permissive")

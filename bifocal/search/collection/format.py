@@ -62,13 +62,12 @@ address, relative to the root of the collection; null if the corpus publishes on
 width and height are 0 then. They are pixels after EXIF rotation. ``row`` counts within the shard. A
 deleted item is a tombstone without a vector, captions and values."""
 
+ITEM = ITEMS_SCHEMA.names[:5]
+"""Columns that an item keeps when it is deleted."""
+
 PART_SCHEMA = pa.schema(
     [
-        *(
-            field
-            for field in ITEMS_SCHEMA
-            if field.name not in ("shard", "row", "deleted", "captions")
-        ),
+        *(field for field in ITEMS_SCHEMA if field.name in ITEM),
         *STATE_FIELDS,
     ]
 )

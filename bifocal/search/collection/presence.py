@@ -75,8 +75,8 @@ def live_images(items: pa.Table) -> dict[str, str]:
     """Return the images of the items that are not deleted, or their ids, by their ids."""
     live = items.filter(pc.invert(items.column("deleted")))
     ids = live.column("item_id")
-    names = pc.coalesce(live.column("image"), ids)
-    return dict(zip(ids.to_pylist(), names.to_pylist(), strict=True))
+    images = pc.coalesce(live.column("image"), ids).to_pylist()
+    return dict(zip(ids.to_pylist(), images, strict=True))
 
 
 def _unknown(

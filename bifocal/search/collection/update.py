@@ -17,6 +17,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import (
     DATE,
     FIELDS,
+    ITEM,
     ITEMS_SCHEMA,
     PART_SCHEMA,
     STATE_FIELDS,
@@ -27,7 +28,6 @@ from bifocal.search.collection.format import (
 from bifocal.search.collection.sources import Entry, Source
 from bifocal.search.collection.writer import CollectionWriter, Item
 
-ITEM = ("item_id", "image", "sha256", "width", "height")
 States = NDArray[np.int64]
 
 
@@ -53,9 +53,9 @@ class CollectionUpdate:
     def item(self, position: int) -> Item:
         """Return the previous item of an entry, with the image and the state that the entry has
         now."""
-        entry, values = self._entries[position], self._values
-        sha256, width, height = (values[name][position] for name in ("sha256", "width", "height"))
-        return Item(entry.item_id, entry.image, sha256, width, height, self.state(position))
+        entry = self._entries[position]
+        values = (self._values[name][position] for name in ITEM[2:])
+        return Item(entry.item_id, entry.image, *values, self.state(position))
 
     @cached_property
     def _values(self) -> dict[str, list[Any]]:
