@@ -141,7 +141,7 @@ class _Reader:
                 if len(archives) == 1 and table.name not in archives:
                     table.inside = f"{archives[0]}/"
             self.unused = unused_files(outer, self.used)
-        self.used.clear()
+        self.used = set(archives)  # folders have their names
         target.mkdir(parents=True, exist_ok=True)
         self.folder = list_folder(target)
         self.rejected += self.folder.left_out
