@@ -55,7 +55,7 @@ class CollectionUpdate:
         now."""
         entry = self._entries[position]
         values = (self._values[name][position] for name in ITEM[2:])
-        return Item(entry.item_id, entry.image, *values, self.state(position))
+        return Item(entry.item_id, entry.image, *values, state=self.state(position))
 
     @cached_property
     def _values(self) -> dict[str, list[Any]]:
