@@ -54,8 +54,8 @@ class CollectionUpdate:
         """Return the previous item of an entry, with the image and the state that the entry has
         now."""
         entry = self._entries[position]
-        values = (self._values[name][position] for name in ITEM[2:])
-        return Item(entry.item_id, entry.image, *values, state=self.state(position))
+        digest, width, height = (self._values[name][position] for name in ITEM[2:])
+        return Item(entry.item_id, entry.image, digest, width, height, self.state(position))
 
     @cached_property
     def _values(self) -> dict[str, list[Any]]:
