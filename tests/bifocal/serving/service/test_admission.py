@@ -325,6 +325,7 @@ def test_requests_of_the_event_loop_take_turns() -> None:
             "type": "http",
             "method": "GET",
             "path": path,
+            "query_string": b"",
             "headers": [],
             "client": (address, 1),
         }
@@ -338,7 +339,7 @@ def test_requests_of_the_event_loop_take_turns() -> None:
             (first, "/api/v1/thumbnail"),
         ]
         tasks = [asyncio.create_task(admission(scope(*one), send, send)) for one in asked]
-        while len(order) < len(asked):
+        while not all(task.done() for task in tasks):
             await asyncio.sleep(0.001)
             assert sum(not held.done() for held in waiting) <= 3
             for held in waiting:
