@@ -16,7 +16,7 @@ from bifocal.search.search import Search
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.models import SearchRelease
 from bifocal.serving.service.settings import Settings
-from tests.bifocal.search.test_price import COUNT, SECONDS, WORDS, queries, table
+from tests.bifocal.search.priced import COUNT, SECONDS, WORDS, queries, table
 from tests.bifocal.serving.runs import LoadedSource
 
 TOKEN_SECONDS, MOST_TOKENS = 3e-4, 256
