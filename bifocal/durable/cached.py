@@ -35,9 +35,9 @@ def cache_folder(name: str) -> Path:
         OSError: it cannot be written.
         ValueError: it is a link, or another user made it.
     """
-    chosen, uid = os.environ.get(VARIABLE), getattr(os, "getuid", int)()
+    chosen = os.environ.get(VARIABLE)
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "bifocal")
-    places = [home, Path(tempfile.gettempdir(), f"bifocal-{uid}")]
+    places = [home, Path(tempfile.gettempdir(), f"bifocal-{getattr(os, 'getuid', int)()}")]
     failure: object = None
     for place in [Path(chosen).absolute()] if chosen else places:
         try:

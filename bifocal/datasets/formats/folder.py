@@ -126,10 +126,12 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
         path = root / name
         if follow_links and is_folder:
             real = os.path.realpath(path)
-            is_new = real not in seen
+            if real in seen:
+                return TWICE
             seen.add(real)
-            return None if is_new else TWICE
-        if follow_links or not exists(path) or not path.is_symlink():
+            return None
+        can_look = os.access(path.parent, os.X_OK)
+        if follow_links or not can_look or not path.is_symlink() or not exists(path):
             return None
         return None if not is_folder and is_inside(root, path, caches=True) else LINK
 

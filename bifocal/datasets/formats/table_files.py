@@ -193,8 +193,8 @@ def _delimiter(text: str) -> str:
     header = text.lstrip("\r\n").split("\n", 1)[0]
 
     def fit(delimiter: str) -> tuple[bool, int]:
-        names = header.split(delimiter)
-        return recognize([name.strip(' "\r') for name in names], "image") is not None, len(names)
+        names = [name.strip(' "\r') for name in header.split(delimiter)]
+        return delimiter in header and recognize(names, "image") is not None, len(names)
 
     return max(DELIMITERS, key=fit)
 
