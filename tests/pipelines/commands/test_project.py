@@ -281,6 +281,7 @@ def test_a_project_on_s3_is_prepared_on_this_machine(
     assert dataset.image_address == "s3://bucket/products"
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_its_parent_in_the_experiment_of_the_project(
     here: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
