@@ -130,8 +130,8 @@ def list_folder(root: Path, *, follow_links: bool = False) -> Folder:
                 return TWICE
             seen.add(real)
             return None
-        can_look = os.access(path.parent, os.X_OK)
-        if follow_links or not can_look or not path.is_symlink() or not exists(path):
+        is_seen = os.path.lexists(path)  # by this user
+        if follow_links or not is_seen or not path.is_symlink() or not exists(path):
             return None
         return None if not is_folder and is_inside(root, path, caches=True) else LINK
 
