@@ -22,8 +22,6 @@ TRAINING_PER_LIST = 64
 BATCH = 65_536
 ID_BYTES = 8
 """Bytes of an id in an inverted file."""
-SINGLE = 11
-"""Implementation of the fast scan that takes the least time for a single query."""
 LISTS, FAST_LISTS = 4.0, 1.6
 """Lists of an inverted file, times the root of the number of vectors; comparing codes of 4 bits in
 registers (fast scan) is cheap, so its lists are longer."""
@@ -120,8 +118,6 @@ class ApproximateIndex:
         # allows.
         index, value = self._index, min(effort, most)
         if isinstance(index, self._faiss.IndexIVF):
-            if hasattr(index, "implem"):  # of the fast scan; the results are equal
-                index.implem = SINGLE if len(vectors) == 1 else 0
             return self._rows(vectors, count, params=self._faiss.SearchParametersIVF(nprobe=value))
         if hasattr(index, "hnsw"):
             return self._rows(
@@ -145,8 +141,6 @@ class ApproximateIndex:
     def write(self, file: Path) -> None:
         """Write the index for ``open``."""
         if self._file is None:
-            if hasattr(self._index, "implem"):
-                self._index.implem = 0
             self._faiss.write_index(self._index, str(file))
         else:  # faiss would write the name of the mapped file in place of its lists
             shutil.copyfile(self._file, file)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bifocal.search import Search, SearchIndex
 from bifocal.search.index.approximate import ApproximateIndex, choose_factory
 from bifocal.search.index.build import IndexSettings, build_index, measure, recall_at
+from bifocal.search.index.exact import unit_vectors
 from tests.margins import margin
 
 D = 16
@@ -149,6 +150,17 @@ def test_filters_away_from_the_queries_keep_the_recall(
     truth, found = (rows(index, chosen, where={"away": True}) for index in filtered)
     assert all(len(hits) == 10 for hits in found)
     assert overlap(truth, found) > PROBES.recall - margin(10 * len(chosen))
+
+
+@pytest.mark.parametrize("factory", ["IVF24,PQ8x4fs", "IVF24,SQ8", "HNSW16"])
+def test_the_candidates_of_a_query_do_not_depend_on_its_company(
+    factory: str, exact: SearchIndex, queries: NDArray[np.float64]
+) -> None:
+    index = ApproximateIndex.build(exact.vectors, factory)
+    units = unit_vectors(queries)
+    together = index.search(units, 40, 8)
+    alone = [index.search(units[row : row + 1], 40, 8)[0] for row in range(len(units))]
+    np.testing.assert_array_equal(together, alone)
 
 
 @pytest.mark.parametrize("factory", ["exact", "IVF24,PQ8x4fs"])
