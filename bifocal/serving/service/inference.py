@@ -324,11 +324,13 @@ def inference_router(handlers: Handlers) -> APIRouter:
                 raise HTTPException(
                     409, "this model reads published features, not image files: send text"
                 )
-            parts = []
+            parts, total, embed = [], 0, found.embedder.embed_pixels
             for row, string in enumerate(strings):
                 check_spent()
                 image = await _decode(handlers, found, row, string)
-                embed = found.embedder.embed_pixels  # a batch takes as long as its images
+                total += image.width * image.height
+                await handlers.run(limits.check_pixels, total, row)
+                # A batch takes as long as its images.
                 parts.append(await loaded.threads.others.run(embed, [image.pixels]))
         vectors = np.concatenate(parts).astype(np.float32)
         answer = {"model_name": MODEL, "model_version": found.version.model_hash}

@@ -46,7 +46,7 @@ def declared(width: int, height: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def client(served: SearchRelease) -> Iterator[TestClient]:
-    limits = Limits(pixels=90_000, decode_seconds=60)
+    limits = Limits(pixels=90_000, total_pixels=100_000, decode_seconds=60)
     with TestClient(
         create_app(LoadedSource(served), Settings(limits=limits)), base_url="http://localhost"
     ) as opened:
@@ -157,3 +157,14 @@ def test_the_images_of_a_request_have_a_limit_of_processor_time(
     answer = client.post(INFER, json={"inputs": [content]})
     assert answer.status_code == 413
     assert "more than 0 s of processor time: send fewer" in answer.json()["error"]
+
+
+def test_all_images_of_a_request_have_a_limit_of_pixels(client: TestClient) -> None:
+    data = [base64.b64encode(encoded(side, side)).decode() for side in (300, 100, 20)]
+    content = {"name": "image", "shape": [2], "datatype": "BYTES", "data": data[:2]}
+    assert client.post(INFER, json={"inputs": [content]}).status_code == 200
+    answer = client.post(INFER, json={"inputs": [content | {"shape": [3], "data": data}]})
+    assert answer.json() == {
+        "error": "the images up to row 2 have 100400 pixels, at most 100000 are accepted "
+        "(BIFOCAL_MAX_TOTAL_PIXELS of the server)"
+    }
