@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "inputs", "files", "moves"),
-    [("stage", ".", 26, 110), ("query", "run", 15, 45), ("train", "photos", 32, 101)],
+    [("stage", ".", 26, 110), ("query", "run", 15, 45), ("train", "photos", 32, 90)],
 )
 def test_a_central_path_enters_few_files(
     path: str, inputs: str, files: int, moves: int, folder: Path

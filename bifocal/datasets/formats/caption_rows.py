@@ -67,9 +67,8 @@ class CaptionRows:
         base = "" if parent == "." else f"{parent}/"
         split = SPLIT_NAMES.get(base.partition("/")[0].lower())
         names = [_name(row.get(columns.image)) for _, row in table.rows]
-        matched = match_names(
-            [name for name in names if name is not None], folder.below(table.inside), base
-        )
+        images = folder.below(table.inside) if table.inside else folder
+        matched = match_names([name for name in names if name is not None], images, base)
         if matched.rule:
             log_line(f"{table.name}: {matched.rule}")
         is_image = last_parts(names, folder.images if table.delimiter else ())

@@ -240,4 +240,4 @@ def is_utf8(name: str) -> bool:
 
 def is_written(folder: Path) -> bool:
     """Return whether a folder has the files of a run, or of a static copy of the page."""
-    return any(exists(folder / name) for name in WRITTEN)
+    return any(os.access(folder / name, os.F_OK) for name in WRITTEN)
