@@ -188,8 +188,8 @@ def _without_end(values: list[str], most: int) -> list[str]:
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of the column of images, or else the one that the first line has most
-    often, such as "sep=;"; a comma if it has none."""
+    """Return the delimiter by which the first line names a column of images; else its most frequent
+    one, such as in "sep=;"; else a comma."""
     header = text.lstrip("\r\n").split("\n", 1)[0]
 
     def fit(delimiter: str) -> tuple[bool, int]:

@@ -288,8 +288,8 @@ def with_origins(
 def date_taken(
     opener: Callable[[], BufferedReader], *, or_changed: bool = False
 ) -> datetime | None:
-    """Return the time of a photograph in its EXIF data, or else that of its last change; None for a
-    file without a valid one."""
+    """Return the EXIF time of a photograph; without one, the time of the last change if
+    ``or_changed``; else None."""
     with suppress(ValueError), open_regular(opener, MAX_BYTES) as file:
         with suppress(ValueError), open_header(file) as image:
             if (taken := date_of(image)) is not None:

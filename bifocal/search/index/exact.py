@@ -171,7 +171,7 @@ def scores(vectors: Any, queries: Array, rows: Array, bias: Array | None) -> NDA
     for query, some, row_scores in zip(
         queries.astype(np.float64), np.maximum(rows, 0), found, strict=True
     ):
-        # The order of the sum is that of the dimensions for each row, unlike that of a product.
+        # Each row is summed alone, unlike in a matrix product: equal vectors have equal scores.
         np.einsum("cd,d->c", take(some, 0).astype(np.float64), query, out=row_scores)
     if bias is not None:
         found += bias[np.maximum(rows, 0)]

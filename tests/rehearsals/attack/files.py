@@ -76,7 +76,7 @@ def plant_keywords(world: Path) -> None:
 
 
 def plant_tables(world: Path) -> None:
-    """A table of as many equal values as a small file can have, and one of a lying length."""
+    """A table of 40,000 equal captions of 40,000 letters, which a small file stores once."""
     (world / "photographs").mkdir()
     rows = 40_000
     text = pa.DictionaryArray.from_arrays(pa.array([0] * rows), pa.array(["a" * 40_000]))

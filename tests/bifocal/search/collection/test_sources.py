@@ -98,7 +98,7 @@ def test_columns_of_the_user_stay(photos: Path) -> None:
 
 
 def test_a_listed_image_that_is_a_link_out_now_is_not_read(photos: Path, tmp_path: Path) -> None:
-    """Whatever reads it: dates, hashes and the vectors' own reader."""
+    """Dates, hashes and vectors are read by the same function."""
     source = files_source(photos, tmp_path / "new")
     entry = next(entry for entry in source.entries if entry.image == "a.jpg")
     assert source.digest(entry) is not None
