@@ -1,7 +1,7 @@
 """Outcome of a rehearsal: does the recipe learn, and what does its table row say?"""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,11 +56,7 @@ def check(
     history = trained / "history.csv" if trained is not None else None
     if history is not None and history.is_file():
         outcome.losses = phase_losses(pd.read_csv(history))
-        outcome.problems += [
-            f"the loss of phase {number} goes from {first:.4g} to {last:.4g}"
-            for number, (first, last) in enumerate(outcome.losses)
-            if not last < first
-        ]
+        outcome.problems += [] if rehearsal.mines else risen(outcome.losses)
     if "embedding" in folders:
         norms = json.loads((folders["embedding"].parent / GRADIENTS).read_text())
         outcome.problems += _branch_problems(norms, rehearsal)
@@ -79,6 +75,13 @@ def phase_losses(history: pd.DataFrame) -> list[tuple[float, float]]:
         for rows in groups
         if len(rows) > 1
     ]
+
+
+def risen(losses: Iterable[tuple[float, float]]) -> Iterator[str]:
+    """Yield the phases whose loss does not fall."""
+    for number, (first, last) in enumerate(losses):
+        if not last < first:
+            yield f"the loss of phase {number} goes from {first:.4g} to {last:.4g}"
 
 
 def not_learned(measures: Mapping[str, Measure], bars: Mapping[str, float]) -> Iterator[str]:

@@ -23,6 +23,8 @@ class Rehearsal(BaseModel):
         branches: branches of the model that train.
         after: recipes whose artifacts this one reads.
         baseline: recipe with the embedding that ``semantic.gain`` compares with; one of ``after``.
+        mines: each epoch trains on the examples of the largest loss, so its mean loss need not
+            fall.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,6 +37,7 @@ class Rehearsal(BaseModel):
     branches: tuple[str, ...] = ("image", "text")
     after: tuple[str, ...] = ()
     baseline: str | None = None
+    mines: bool = False
 
 
 def load_table() -> dict[str, Rehearsal]:

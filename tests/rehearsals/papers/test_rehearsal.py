@@ -11,7 +11,7 @@ from components.catalog import configurable_components
 from runtime.parameters import validate
 from tests.rehearsals.papers.data import named_data, write_data
 from tests.rehearsals.papers.measures import Measure, measure
-from tests.rehearsals.papers.outcome import Outcome, check, not_learned, phase_losses
+from tests.rehearsals.papers.outcome import Outcome, check, not_learned, phase_losses, risen
 from tests.rehearsals.papers.report import BEGIN, END, NOT_LEARNED, markdown_table, write_into
 from tests.rehearsals.papers.stages import ROOT, Run, enter
 from tests.rehearsals.papers.table import Rehearsal, load_table
@@ -36,6 +36,8 @@ def test_every_recipe_has_a_row_that_changes_neither_loss_nor_corpus(tmp_path: P
             for values in (published, shortened)
         ]
         assert losses[0] == losses[1], name
+        batches = [phase["batches"]["name"] for phase in published["train_embedding"]["phases"]]
+        assert rehearsal.mines == ("MinedTriplets" in batches), name
         corpora = [values["prepare_dataset"]["corpus"] for values in (published, shortened)]
         assert [corpora[0].get(key) for key in ("name", "root")] == [
             corpora[1].get(key) for key in ("name", "root")
@@ -113,6 +115,7 @@ def test_a_stated_bar_only_raises_three_times_chance(tmp_path: Path) -> None:
 def test_losses_are_compared_within_a_phase() -> None:
     history = pd.DataFrame({"phase": [0, 0, 0, 1, 1, 2], "loss": [None, 3.0, 1.0, 2.0, 2.5, 9.0]})
     assert phase_losses(history) == [(3.0, 1.0), (2.0, 2.5)]
+    assert list(risen(phase_losses(history))) == ["the loss of phase 1 goes from 2 to 2.5"]
 
 
 def test_the_table_replaces_the_previous_one(tmp_path: Path) -> None:
