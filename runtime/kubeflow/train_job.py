@@ -147,7 +147,8 @@ class TrainJob:
                 )
             condition = _final_condition(job)
             if condition is None:
-                waited, reasons = time.monotonic() - since, self._waiting()
+                reasons = self._waiting(job["spec"]["trainer"]["numNodes"])
+                waited = time.monotonic() - since
                 if not reasons:
                     since = time.monotonic()
                 elif waited > self.queue_timeout:
@@ -230,21 +231,23 @@ class TrainJob:
             if _status(error) != 404:
                 log_line(f"warning: the TrainJob {self.name} remains: {_explain(error)}")
 
-    def _waiting(self) -> str:
-        """Return why pods of the job do not run, by the scheduler, images and warning events."""
+    def _waiting(self, nodes: int) -> str:
+        """Return why fewer than ``nodes`` pods run, by the scheduler, images and warning events."""
         pods = self._pods()
-        pending = [pod for pod in pods or () if pod.status.phase == "Pending"]
-        if pods is None or (pods and not pending):
+        if (
+            pods is None
+            or sum(pod.status.phase in ("Running", "Succeeded") for pod in pods) >= nodes
+        ):
             return ""
         reasons = [
-            condition.message or condition.reason
-            for pod in pending
+            f"{condition.reason}: {condition.message}"
+            for pod in pods
             for condition in pod.status.conditions or ()
             if condition.status == "False" and condition.type == "PodScheduled"
         ]
         reasons += [
             f"{status.state.waiting.reason} {status.state.waiting.message or ''}".strip()
-            for pod in pending
+            for pod in pods
             for status in pod.status.container_statuses or ()
             if status.state and status.state.waiting
         ]
@@ -257,7 +260,7 @@ class TrainJob:
                 if event.type == "Warning"
                 and (event.involved_object.name or "").startswith(self.name)
             ]
-        return "; ".join(dict.fromkeys(filter(None, reasons))) or "it has no running pod"
+        return "; ".join(dict.fromkeys(reasons)) or "not all of its pods run"
 
     def _pods(self) -> list[Any] | None:
         """Return the pods of the job; None if they are unknown."""

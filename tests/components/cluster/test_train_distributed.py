@@ -180,9 +180,13 @@ def test_a_machine_that_lacks_memory_is_named_with_its_peak_and_its_limit(
 @pytest.mark.parametrize(
     ("pods", "reason"),
     [
-        ([{"conditions": [UNPLACED]}], "0/22 nodes are available: Insufficient nvidia.com/gpu"),
+        (
+            [{"conditions": [UNPLACED]}],
+            "Unschedulable: 0/22 nodes are available: Insufficient nvidia.com/gpu",
+        ),
         ([{"containerStatuses": [NO_IMAGE]}], "ImagePullBackOff no such image"),
         ([], "FailedCreate: exceeded quota"),
+        ([{"phase": "Running"}], "FailedCreate: exceeded quota"),
     ],
 )
 def test_a_job_without_a_place_says_why_and_ends(
