@@ -76,10 +76,9 @@ class Search:
         self.items = items or Items(index.items)
         self._lock, self._has_keywords = threading.Lock(), False
         self._collection_rows: Array | None = None
-        has_regions = collection is not None and collection.description.region_dimension is not None
         if (
             collection is not None
-            and has_regions
+            and collection.description.region_dimension is not None
             and localizer is not None
             and 0 < len(index) <= REGION_ITEMS
         ):
@@ -359,10 +358,9 @@ class Search:
         """Return the results ``offset`` to ``offset + k`` of a ranking."""
         calibration, page = self.index.calibration, slice(offset, offset + k)
         rows, found = ranking.rows[page].tolist(), ranking.scores[page].tolist()
-        known = [None] * len(rows)
-        if ranking.probabilities is not None:
-            known = ranking.probabilities[page].tolist()
-        boxes = [None] * len(rows) if ranking.boxes is None else ranking.boxes[page]
+        unknown, probabilities = [None] * len(rows), ranking.probabilities
+        known = unknown if probabilities is None else probabilities[page].tolist()
+        boxes = unknown if ranking.boxes is None else ranking.boxes[page]
         certain = UNREACHABLE if calibration is None else calibration.certain
         judged = query.sentence is not None and query.mode == "vectors" and calibration is not None
         absent = judged and not ranking.found
@@ -379,8 +377,7 @@ class Search:
         for hit, row in zip(hits, rows, strict=True):
             hit.row = row
         more = max(ranking.total, len(ranking.rows)) > offset + k
-        is_found = offset > 0 or not absent
-        results = Results(hits, is_found, items, more, "", list(query.unknown))
+        results = Results(hits, offset > 0 or not absent, items, more, "", list(query.unknown))
         if judged:
             results.relevance = (hits[0].probability if hits else None) or 0.0
         return results
