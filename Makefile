@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test test-slow test-abroad test-real attack faults reports leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
+.PHONY: setup repro test test-slow test-abroad test-real test-nodes attack faults reports leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test peers docs docs-test containers-test rehearse rehearse-schedule rehearse-refresh rehearse-moves rehearse-year mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -55,6 +55,11 @@ test-real: setup $(VENV)/clients $(VENV)/bin/versitygw
 	  tests/bifocal/serving/service/test_inference.py \
 	  tests/bifocal/serving/service/test_kserve.py tests/bifocal/metrics/ranking tests/bifocal/evaluation/retrieval \
 	  tests/rehearsals/servers/backup.py tests/rehearsals/servers/canary.py tests/rehearsals/servers/hosts.py
+
+# Two nodes of Kubernetes on this machine, with Kubeflow's Trainer, and tests of what one node cannot show. Needs root, Go,
+# Debian's apt-get and control groups of version 1. The first call builds Kubernetes, about ten minutes of two cores.
+test-nodes: setup
+	python -m tests.cluster.nodes.start pytest --numprocesses 0 -r s tests/cluster/nodes
 
 $(VENV)/bin/versitygw: | setup
 	-GOBIN=$(CURDIR)/$(VENV)/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0

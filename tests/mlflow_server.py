@@ -62,17 +62,19 @@ def free_port() -> int:
     return port
 
 
-def start_server(folder: Path, port: int, store: str | None = None) -> subprocess.Popen[bytes]:
+def start_server(
+    folder: Path, port: int, store: str | None = None, names: tuple[str, ...] = ()
+) -> subprocess.Popen[bytes]:
     """Start the server as 'make mlflow' does; it accepts requests only for the hosts
-    ``127.0.0.1[:any port]``."""
+    ``127.0.0.1[:any port]``, or from other machines, for their ``names`` of it."""
     store = store or f"sqlite:///{folder}/mlflow.db"
     arguments = [
         f"--backend-store-uri={store}",
         f"--artifacts-destination={folder}/files",
         "--workers=1",
-        "--host=127.0.0.1",
+        f"--host={'0.0.0.0' if names else '127.0.0.1'}",
         f"--port={port}",
-        "--allowed-hosts=127.0.0.1,127.0.0.1:*",
+        "--allowed-hosts=" + ",".join(f"{name},{name}:*" for name in ("127.0.0.1", *names)),
     ]
     # Without its job queues, which are seven more processes.
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

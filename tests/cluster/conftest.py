@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests of this folder without a cluster."""
     if "KUBECONFIG" not in os.environ or "KFP_ENDPOINT" not in os.environ:
         for item in items:
-            if Path(__file__).parent in item.path.parents:
+            if Path(__file__).parent == item.path.parent:
                 item.add_marker(
                     pytest.mark.skip(reason="KUBECONFIG and KFP_ENDPOINT name no cluster")
                 )

@@ -14,6 +14,7 @@ from cluster import SMALL, Cluster
 
 MODEL = "bifocal"
 NAMESPACE, CLIENTS, KEY = "search", "search-clients", "key-of-a-client"
+PROXY = "docker.io/nginxinc/nginx-unprivileged:stable"
 WAIT_SECONDS = 900.0
 BETTER = ("--recipe", "tests/cluster/better.yaml")
 
@@ -141,22 +142,24 @@ def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
     small node has."""
     if not registry.search_model_versions(f"name='{MODEL}'"):
         assert cluster.wait(cluster.submit(*SMALL))["state"] == "SUCCEEDED"
-    image, _, tag = os.environ["BIFOCAL_SERVE_IMAGE"].rpartition(":")
+    serve, proxy = os.environ["BIFOCAL_SERVE_IMAGE"], os.environ.get("BIFOCAL_PROXY_IMAGE", PROXY)
+    images = [
+        dict(zip(("name", "newName", "newTag"), (name, *used.rsplit(":", 1)), strict=True))
+        for name, used in (("bifocal-serve", serve), ("nginx-unprivileged", proxy))
+    ]
     folder = cluster.checkout / "deploy" / "overlays" / "test"
     folder.mkdir(exist_ok=True)
-    container = "/spec/template/spec/containers/0"
-    smaller = [
-        {
-            "op": "replace",
-            "path": f"{container}/resources/requests",
-            "value": {"cpu": "100m", "memory": "512Mi"},
-        },
-        {
-            "op": "replace",
-            "path": "/spec/template/spec/volumes/1",
-            "value": {"name": "images", "emptyDir": {}},
-        },
-    ]
+    smaller = {"cpu": "100m", "memory": "512Mi"}
+    pod = {
+        "containers": [{"name": "search", "resources": {"requests": smaller}}],
+        "volumes": [{"name": "images", "emptyDir": {}, "persistentVolumeClaim": None}],
+    }
+    changes = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "search"},
+        "spec": {"template": {"spec": pod}},
+    }
     secret = {
         "mlflow_username": os.environ.get("MLFLOW_TRACKING_USERNAME", ""),
         "mlflow_password": os.environ.get("MLFLOW_TRACKING_PASSWORD", ""),
@@ -165,9 +168,9 @@ def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
     literals = [f"{name}={value}" for name, value in secret.items()]
     overlay = {
         "resources": ["../../base/search"],
-        "images": [{"name": "bifocal-serve", "newName": image, "newTag": tag}],
+        "images": images,
         "secretGenerator": [{"name": "search", "namespace": NAMESPACE, "literals": literals}],
-        "patches": [{"target": {"kind": "Deployment"}, "patch": yaml.safe_dump(smaller)}],
+        "patches": [{"patch": yaml.safe_dump(changes)}],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     client = {
@@ -176,17 +179,15 @@ def deployed(cluster: Cluster, registry: Any) -> Iterator[Service]:
         "metadata": {"name": "client"},
         "spec": {
             "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {"name": "client", "image": f"{image}:{tag}", "command": ["sleep", "infinity"]}
-            ],
+            "containers": [{"name": "client", "image": serve, "command": ["sleep", "infinity"]}],
         },
     }
     cluster.kubectl("--namespace", NAMESPACE, "apply", "--kustomize", str(folder))
     cluster.kubectl("create", "namespace", CLIENTS)
     cluster.kubectl("label", "namespace", CLIENTS, "bifocal/search-client=true")
-    pod = folder / "client.yaml"
-    pod.write_text(yaml.safe_dump(client))
-    cluster.kubectl("--namespace", CLIENTS, "apply", "--filename", str(pod))
+    file = folder / "client.yaml"
+    file.write_text(yaml.safe_dump(client))
+    cluster.kubectl("--namespace", CLIENTS, "apply", "--filename", str(file))
     cluster.kubectl(
         "--namespace", CLIENTS, "wait", "--for=condition=Ready", "pod/client", "--timeout=300s"
     )
