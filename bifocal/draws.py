@@ -1,7 +1,7 @@
 """Random draws from a collection that stay: other items that come or go change no item's draw."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -26,3 +26,8 @@ def drawn_rows(names: Iterable[object], count: int, key: object) -> list[int]:
     A name more or less changes at most one of them.
     """
     return sorted(np.argsort(positions(names, key), kind="stable")[:count].tolist())
+
+
+def drawn(names: Sequence[str], count: int, key: object) -> list[str]:
+    """Return the ``count`` names with the lowest positions, in their order."""
+    return [names[row] for row in drawn_rows(names, count, key)]

@@ -12,7 +12,7 @@ from bifocal.datasets import Dataset
 from bifocal.datasets.base import META, UNCAPTIONED
 from bifocal.datasets.duplicates import DuplicatePair, near_duplicates, shared_captions
 from bifocal.datasets.splits import missing_splits
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn
 
 Severity = Literal["error", "warning", "note"]
 EXAMPLES = 20
@@ -142,10 +142,10 @@ def _general(reason: str) -> str:
 
 def _near_duplicates(dataset: Dataset, limit: int) -> list[DuplicatePair]:
     ids = dataset.images.loc[dataset.images["path"].notna(), "image_id"].tolist()
-    drawn = [ids[row] for row in drawn_rows(ids, limit, 0)]
-    if len(drawn) < 2:
+    compared = drawn(ids, limit, 0)
+    if len(compared) < 2:
         return []
-    pairs = near_duplicates(drawn, drawn, dataset.open_image)
+    pairs = near_duplicates(compared, compared, dataset.open_image)
     return [pair for pair in pairs if pair.first < pair.second]
 
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn
 
 SAMPLE = 500
 WORDS = 5
@@ -21,11 +21,11 @@ def caption_languages(captions_by_image: Sequence[Sequence[str]]) -> dict[str, f
     DetectorFactory.seed = 0
     joined = (" ".join(captions) for captions in captions_by_image)
     texts = [text for text in joined if len(text.split()) >= WORDS or _SIGN.search(text)]
-    drawn = drawn_rows(texts, SAMPLE, 0)
     counts: Counter[str] = Counter()
-    for row in drawn:
+    for text in drawn(texts, SAMPLE, 0):
         try:
-            counts[detect(texts[row])] += 1
+            counts[detect(text)] += 1
         except LangDetectException:
             counts["unknown"] += 1
-    return {language: count / len(drawn) for language, count in counts.most_common()}
+    total = counts.total()
+    return {language: count / total for language, count in counts.most_common()}

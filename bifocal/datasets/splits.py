@@ -9,7 +9,7 @@ from PIL import Image
 
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.duplicates import near_duplicates
-from bifocal.draws import drawn_rows, positions
+from bifocal.draws import drawn, positions
 from bifocal.onnx.images import open_image
 from bifocal.progress import log_line
 
@@ -76,14 +76,14 @@ def draw_groups(
 
 def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dict[str, str]:
     """Return the split of ``counts`` drawn items per split: another item changes one of each."""
-    left, drawn = sorted(ids), dict[str, str]()
+    left, chosen = sorted(ids), dict[str, str]()
     if sum(counts.values()) > len(left):
         numbers = ", ".join(f"{count} for {split}" for split, count in counts.items())
         raise ValueError(f"{len(left)} images are fewer than the splits need: {numbers}")
     for split, count in counts.items():
-        drawn |= {left[row]: split for row in drawn_rows(left, count, f"{seed} {split}")}
-        left = [item for item in left if item not in drawn]
-    return drawn
+        chosen |= dict.fromkeys(drawn(left, count, f"{seed} {split}"), split)
+        left = [item for item in left if item not in chosen]
+    return chosen
 
 
 def drawn_splits(

@@ -4,7 +4,7 @@ across splits."""
 import numpy as np
 
 from bifocal.datasets.duplicates import mismatched_captions, near_duplicates, shared_captions
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn
 from bifocal.evaluation.base import Result, Subject
 from bifocal.image_encoders.base import mean_region
 from bifocal.report.inspection import duplicate_gallery
@@ -46,7 +46,7 @@ def _mismatched_captions(subject: Subject) -> list[Block]:
     described = images[images["image_id"].isin(subject.dataset.captions["image_id"])][
         "image_id"
     ].tolist()
-    ids = [described[row] for row in drawn_rows(described, subject.compared, subject.seed)]
+    ids = drawn(described, subject.compared, subject.seed)
     rows = subject.features.rows(ids)
     vectors = [
         mean_region(batch.features.float(), batch.mask).numpy()
@@ -82,15 +82,13 @@ def _near_duplicates(subject: Subject) -> list[Block]:
     images = images[images["path"].notna()]
     inside = images["split"] == subject.split_name
     all_ids = [images.loc[rows, "image_id"].tolist() for rows in (inside, ~inside)]
-    drawn = [
-        [ids[row] for row in drawn_rows(ids, subject.compared, subject.seed)] for ids in all_ids
-    ]
-    if not all(drawn):
+    own, others = (drawn(ids, subject.compared, subject.seed) for ids in all_ids)
+    if not (own and others):
         return [Note("No image files of this and another split were compared.")]
-    pairs = near_duplicates(drawn[0], drawn[1], thumbnails.open)
+    pairs = near_duplicates(own, others, thumbnails.open)
     compared = (
-        f"{len(drawn[0]):,} of {len(all_ids[0]):,} images of this split were compared with "
-        f"{len(drawn[1]):,} of {len(all_ids[1]):,} images of other splits: {len(pairs):,} "
+        f"{len(own):,} of {len(all_ids[0]):,} images of this split were compared with "
+        f"{len(others):,} of {len(all_ids[1]):,} images of other splits: {len(pairs):,} "
         "near-duplicates."
     )
     if not pairs:

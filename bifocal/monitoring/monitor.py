@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bifocal.draws import drawn
 from bifocal.durable import write_json, write_text
 from bifocal.monitoring.arrivals import Arrivals, Ledger, inspect_arrivals
 from bifocal.monitoring.discrepancy import unusual
 from bifocal.monitoring.drift import Thresholds, compare, week_blocks
-from bifocal.monitoring.observations import Observations, Observer, sample
+from bifocal.monitoring.observations import Observations, Observer
 from bifocal.monitoring.page import History, monitoring_page, unusual_images
 from bifocal.monitoring.queries import read_queries
 from bifocal.monitoring.reference import Reference
@@ -121,7 +122,7 @@ class Monitor:
         observations = observer.observe(
             images, sentences, sizes.reference_images, sizes.reference_queries
         )
-        sentences = sample(sentences, sizes.reference_queries, observer.seed)
+        sentences = drawn(sentences, sizes.reference_queries, observer.seed)
         reference = Reference(model, day, observations, days, sentences).reduced(
             self.thresholds.keep_queries
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn, drawn_rows
 from bifocal.monitoring.albums import Labels, image_groups
 from bifocal.monitoring.arrivals import Arrivals
 from bifocal.onnx.encoders import Embedder
@@ -68,7 +68,7 @@ class Observer:
     ) -> Observations:
         """Return observations of new images and user queries, in samples of at most these sizes."""
         rows = self.sampled_rows(arrivals, images)
-        chosen = sample(queries, sentences, self.seed)
+        chosen = drawn(queries, sentences, self.seed)
         unknown, known = unknown_words(self.model, chosen)
         vectors = (
             embed(self.model, known)
@@ -90,11 +90,6 @@ class Observer:
         """Return the rows of at most ``images`` random items."""
         rows, ids = np.array(arrivals.rows, dtype=np.int64), self.collection.ids
         return np.sort(rows[drawn_rows([ids[row] for row in rows], images, self.seed)])
-
-
-def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
-    """Return at most ``count`` random queries."""
-    return [queries[row] for row in drawn_rows(queries, count, seed)]
 
 
 def unknown_words(model: Embedder, queries: Sequence[str]) -> tuple[Count | None, list[str]]:

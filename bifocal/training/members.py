@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn, drawn_rows
 from bifocal.hubness.bank import HubnessBank
 from bifocal.layers import ResidualMap
 from bifocal.metrics import recall_sum_gain
@@ -173,9 +173,7 @@ def training_bank(
         return None
     ids, table = pairs.image_ids, inputs.dataset.split("train").captions
     captions = torch.tensor(drawn_rows(table["image_id"] + " " + table["text"], BANK_SIZE, seed))
-    rows = torch.from_numpy(
-        inputs.features.rows([ids[row] for row in drawn_rows(ids, BANK_SIZE, seed)])
-    )
+    rows = torch.from_numpy(inputs.features.rows(drawn(ids, BANK_SIZE, seed)))
     with embedding_cast(model, inputs.precision):
         image_vectors = embed_images(
             encoder, (inputs.features.gather(some) for some in rows.split(BATCH))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bifocal.datasets.base import Corpus, CorpusReader, ImageEntry
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn
 
 
 class Subset:
@@ -44,7 +44,7 @@ class Subset:
         for image in images:
             ids.setdefault(image.split, []).append(image.image_id)
         return {
-            names[row]
+            name
             for names in ids.values()
-            for row in drawn_rows(names, max(2, round(share * len(names))), self.seed)
+            for name in drawn(names, max(2, round(share * len(names))), self.seed)
         }

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn
 from bifocal.durable import write_json
 from bifocal.onnx.encoders import Embedder
 from bifocal.onnx.files import read_json
@@ -37,7 +37,7 @@ def calibrate_phrases(onnx: Path, dataset: Dataset) -> None:
     if len(images) < MIN_IMAGES or "image" not in embedder.inputs:
         log_line(f"presence of phrases: as without training ({len(images)} images of val)")
         return
-    images = [images[row] for row in drawn_rows(images, MAX_IMAGES, 0)]
+    images = drawn(images, MAX_IMAGES, 0)
     file, head = onnx / FOLDER / DESCRIPTION, PointingHead(onnx / FOLDER)
     scores, present = list[tuple[float, float]](), list[bool]()
     asked = list(phrases_of([captions[image] for image in images]))
@@ -68,7 +68,7 @@ def phrases_of(captions: Sequence[Sequence[str]]) -> Iterator[tuple[list[str], l
     for texts, own in zip(captions, found, strict=True):
         named = {word for text in texts for word in tokenize(text)}
         absent = [phrase for phrase, of in zip(every, words, strict=True) if not of & named]
-        yield sorted(own), [absent[row] for row in drawn_rows(absent, len(own), texts[0])]
+        yield sorted(own), drawn(absent, len(own), texts[0])
 
 
 def logit_sum(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArray[np.float64]:

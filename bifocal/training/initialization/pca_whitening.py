@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bifocal.backbones.whitening import learn_whitening
-from bifocal.draws import drawn_rows
+from bifocal.draws import drawn
 from bifocal.image_encoders import RMACEncoder
 from bifocal.models.base import Model
 from bifocal.models.batch import to_device
@@ -42,8 +42,7 @@ class PCAWhitening(Initialization):
         if not isinstance(encoder, RMACEncoder):
             raise ValueError(f"PCAWhitening needs an RMACEncoder, not {type(encoder).__name__}")
         names = list(inputs.dataset.split("train").images["image_id"])
-        drawn = drawn_rows(names, self.images, seed)
-        rows = inputs.features.rows(names[row] for row in drawn)
+        rows = inputs.features.rows(drawn(names, self.images, seed))
         vectors = 0
 
         @torch.inference_mode()

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bifocal.draws import drawn
 from bifocal.monitoring.arrivals import Arrivals
-from bifocal.monitoring.observations import Count, Observer, sample, unknown_words
+from bifocal.monitoring.observations import Count, Observer, unknown_words
 from bifocal.onnx.text.captions import Vocabulary
 from bifocal.onnx.text.sentences import SentenceReader
 from bifocal.search.calibration.calibration import Calibration
@@ -42,11 +43,11 @@ def test_a_query_without_a_known_word_is_counted_and_not_embedded(
     assert seen.nothing_found.hits >= 1
 
 
-def test_sample_keeps_the_order_and_the_size() -> None:
-    drawn = sample([str(number) for number in range(100)], 10, seed=1)
-    assert len(drawn) == 10
-    assert drawn == sorted(drawn, key=int)
-    assert sample(["a", "b"], 10, seed=1) == ["a", "b"]
+def test_drawn_queries_keep_their_order() -> None:
+    chosen = drawn([str(number) for number in range(100)], 10, 1)
+    assert len(chosen) == 10
+    assert chosen == sorted(chosen, key=int)
+    assert drawn(["a", "b"], 10, 1) == ["a", "b"]
 
 
 def test_queries_with_an_unknown_word_are_counted(tmp_path: Path) -> None:
