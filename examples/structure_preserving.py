@@ -19,7 +19,7 @@ from bifocal.losses import StructurePreservingLoss
 from bifocal.models.base import Model
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.initialization.cca import caption_blocks, fit_cca
+from bifocal.training.initialization.cca import CCA, caption_blocks
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.schedules import MultiStep
 
@@ -107,7 +107,7 @@ def cca(inputs: TrainingInputs) -> Model:
     dim = min(48, inputs.features.dim, inputs.text.dim)
     linear = {"image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
     model = new_model({"name": "TwoBranchModel", "dim": dim, **linear}, inputs)
-    fit_cca(model, caption_blocks(inputs.captions("train")))
+    CCA().fit(model, caption_blocks(inputs.captions("train")))
     return model
 
 

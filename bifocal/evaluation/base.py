@@ -81,6 +81,11 @@ class Subject:
         return self.dataset.split(self.split_name)
 
     @cached_property
+    def validation(self) -> Dataset | None:
+        """The split "val", to tune evaluators on; None if it is the evaluated one."""
+        return None if self.split_name == "val" else self.dataset.split("val")
+
+    @cached_property
     def pairs(self) -> ImageCaptionPairs:
         """Images and captions of the split."""
         return ImageCaptionPairs(self.split, self.features, self.text)
@@ -200,7 +205,7 @@ def _float_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[MetricR
         if isinstance(value, Mapping):
             yield from _float_rows(value, f"{prefix}{key}.")
         elif isinstance(value, float):
-            yield MetricRow(f"{prefix}{key}", value)
+            yield MetricRow(f"{prefix}{key}", value, unit="")
 
 
 def build_page(

@@ -19,11 +19,6 @@ ZERO_SHOT = "zero_shot."
 """Prefix of the directions of the contrastive model below a model's heads."""
 
 
-def with_zero_shot_names(ranks: pd.DataFrame) -> pd.DataFrame:
-    """Return a contrastive model's retrieval ranks, for the rank table of the model above it."""
-    return ranks.assign(direction=ZERO_SHOT + ranks["direction"])
-
-
 def query_ranks(
     direction: str,
     query: Iterable[object],

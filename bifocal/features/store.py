@@ -270,6 +270,11 @@ class FeatureStore:
             torch.from_numpy(features).unsqueeze(1), mask, torch.from_numpy(boxes).unsqueeze(1)
         )
 
+    @property
+    def has_boxes(self) -> bool:
+        """Whether regions have a place: their source has boxes, or they are pixels."""
+        return self.pixels or not bool(self.boxes([0]).isnan().all())
+
     def boxes(self, rows: ArrayLike | Tensor) -> Tensor:
         """Return the boxes (B, R, 4) of the images in ``rows``; see ``RegionBatch``."""
         return torch.from_numpy(self._boxes[np.asarray(rows, dtype=np.int64)])

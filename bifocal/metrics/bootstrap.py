@@ -68,15 +68,12 @@ def mean_interval(
         0, rows, torch.from_numpy(values)
     )
     means = bootstrap_means(totals.unsqueeze(1), rows.bincount().unsqueeze(1), resamples, seed)
-    return percentile_interval(means.squeeze(1), 0.95)
+    return percentile_interval(means.squeeze(1))
 
 
-def percentile_interval(resampled: Tensor, level: float) -> tuple[float, float]:
-    """Return the bounds of the central share ``level`` of resampled values; NaN are ignored."""
-    tail = (1 - level) / 2
-    low, high = resampled.nanquantile(
-        torch.tensor([tail, 1 - tail], dtype=resampled.dtype)
-    ).tolist()
+def percentile_interval(resampled: Tensor) -> tuple[float, float]:
+    """Return the bounds of the central 95 % of resampled values; NaN are ignored."""
+    low, high = resampled.nanquantile(torch.tensor([0.025, 0.975], dtype=resampled.dtype)).tolist()
     return low, high
 
 

@@ -282,12 +282,10 @@ def compare_trainings(
         (ours, 1 / sizes[0]),
         (theirs, 1 / sizes[1]),
     ]
-    both, *single = (
-        percentile_interval(means + sqrt(factor) * student, 0.95) for means, factor in parts
-    )
+    both, *single = (percentile_interval(means + sqrt(factor) * student) for means, factor in parts)
     one, other = ((max(low, 0.0), min(high, most)) for low, high in single)
     gain = measured[0].mean() - measured[1].mean()
-    of_seeds = percentile_interval(gain + sqrt(parts[0][1]) * student, 0.95) if freedom else None
+    of_seeds = percentile_interval(gain + sqrt(parts[0][1]) * student) if freedom else None
     return Difference(
         name,
         float(measured[0].mean()),
@@ -296,6 +294,6 @@ def compare_trainings(
         one,
         other,
         (measured[0].tolist(), measured[1].tolist()),
-        percentile_interval(parts[0][0], 0.95),
+        percentile_interval(parts[0][0]),
         of_seeds,
     )

@@ -3,21 +3,20 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES
-from bifocal.evaluation.retrieval.ranked_split import rank_table
+from bifocal.evaluation.retrieval.ranked_split import full_rank_table
 from bifocal.export.outputs import encode_images, in_batches
 from bifocal.features import FeatureStore
-from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
+from bifocal.metrics import retrieval_ranks, score_ranks
 from bifocal.onnx.encoders import Array, Embedder, Encoders, PairScorer, scores_pairs
 
 BACKBONE = "backbone"
@@ -95,33 +94,21 @@ class ExportedModel:
         """Return the rank of every image and caption of ``split``, ranked together, as in
         ``ranks.parquet``."""
         ids, texts = split.images["image_id"].tolist(), split.captions["text"].tolist()
-        image_of_caption = torch.tensor(split.image_rows(split.captions["image_id"]))
-        folds = split_folds(PROTOCOLS["full"], image_of_caption, len(ids))
-        both = self._ranks(
-            lambda batch: encode_images(self.encoders, split, batch, features),
-            ids,
-            texts,
-            image_of_caption,
-        )
-        caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in both)
-        return rank_table(split.images, split.captions, caption_ranks, image_ranks, folds)
+        answers = torch.tensor(split.image_rows(split.captions["image_id"]))
 
-    def _ranks(
-        self,
-        encode: Callable[[Sequence[str]], Array],
-        ids: Sequence[str],
-        texts: Sequence[str],
-        answers: Tensor,
-    ) -> tuple[Ranks, Ranks]:
+        def encode(batch: Sequence[str]) -> Array:
+            return encode_images(self.encoders, split, batch, features)
+
         if isinstance(self.encoders, PairScorer):
             scores = torch.from_numpy(score_matrix(self.encoders, ids, texts, encode))
-            return score_ranks(
+            ranks = score_ranks(
                 lambda rows, columns: scores[rows][:, columns], answers, images=len(ids)
             )
-        images = in_batches(encode, ids, IMAGES_PER_BATCH)
-        return retrieval_ranks(
-            images, in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH), answers
-        )
+        else:
+            images = in_batches(encode, ids, IMAGES_PER_BATCH)
+            captions = in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH)
+            ranks = retrieval_ranks(images, captions, answers)
+        return full_rank_table(split, answers, ranks)
 
 
 def score_matrix(
@@ -148,19 +135,15 @@ def score_matrix(
 def latency_ratios(current: Encoders, reference: Encoders, image: bytes | None) -> dict[str, float]:
     """Return the median time per input, current over reference; the models take turns, so load
     concerns both."""
-    ratios = {
-        "text": _ratio(
-            *(
-                lambda model=model: model.encode_sentences([SENTENCE])
-                for model in (current, reference)
-            )
-        )
+    calls: dict[str, Callable[[Encoders], object]] = {
+        "text": lambda model: model.encode_sentences([SENTENCE])
     }
-    if image is not None and all("image" in model.inputs for model in (current, reference)):
-        ratios["image"] = _ratio(
-            *(lambda model=model: model.encode_images([image]) for model in (current, reference))
-        )
-    return ratios
+    if image is not None:
+        calls["image"] = lambda model: model.encode_images([image])
+    return {
+        kind: _ratio(partial(call, current), partial(call, reference))
+        for kind, call in calls.items()
+    }
 
 
 def _ratio(current: Callable[[], object], reference: Callable[[], object]) -> float:

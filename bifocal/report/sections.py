@@ -179,7 +179,7 @@ class MetricRow:
         interval: low and high end of the 95 % interval.
         baselines: values of trivial methods by their name, in the same unit.
         unit: printed after the value.
-        maximum: best possible value, for the bar of a tile; None draws no bar.
+        maximum: best possible value, for the bar of a tile.
         headline: whether the page shows the metric as a tile.
     """
 
@@ -188,8 +188,8 @@ class MetricRow:
     label: str = ""
     interval: tuple[float, float] | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
-    unit: str = ""
-    maximum: float | None = None
+    unit: str = "%"
+    maximum: float = 100.0
     headline: bool = False
 
     @property
@@ -221,14 +221,7 @@ def headline_tiles(rows: Sequence[MetricRow]) -> list[Tile]:
         if row.headline:
             interval = f"95 %: {row.interval_text()}" if row.interval else ""
             note = "; ".join(filter(None, [interval, row.baselines_text()]))
-            tiles.append(
-                Tile(
-                    row.title,
-                    row.value_text(),
-                    note,
-                    100 * row.value / row.maximum if row.maximum else None,
-                )
-            )
+            tiles.append(Tile(row.title, row.value_text(), note, 100 * row.value / row.maximum))
     return tiles
 
 

@@ -159,10 +159,7 @@ class Pointing(Validation):
                 "validator, or add phrases"
             )
         features = inputs.features
-        if (
-            not features.pixels
-            and features.gather(features.rows(dataset.images["image_id"][:1])).boxes.isnan().all()
-        ):
+        if not features.has_boxes:
             raise ValueError(
                 "the features have no boxes to point at: choose another validator, or extract "
                 "a grid"

@@ -9,7 +9,7 @@ from pathlib import Path
 from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry, RejectedEntry
 from bifocal.datasets.corpora.lamem import LaMem
 from bifocal.datasets.formats.entries import read_entries, read_text
-from bifocal.datasets.formats.files import read_lines, require_root
+from bifocal.datasets.formats.files import check_columns, read_lines, require_root
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
@@ -118,11 +118,7 @@ class MediaEval:
 def _read_scores(path: Path, rejected: list[RejectedEntry]) -> dict[str, dict[str, float]]:
     """Return the scores of every video, by the stem of its file name."""
     reader = csv.DictReader(read_lines(path, "MediaEval"))
-    missing = {"video", *COLUMNS} - set(reader.fieldnames or ())
-    if missing:
-        raise ValueError(
-            f"{path} has no column {', '.join(sorted(missing))}; it has {reader.fieldnames}"
-        )
+    check_columns(path, reader.fieldnames or (), ("video", *COLUMNS))
     videos: dict[str, dict[str, float]] = {}
 
     def read(row: dict[str, str]) -> None:

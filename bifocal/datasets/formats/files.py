@@ -2,7 +2,7 @@
 and the file."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
@@ -39,6 +39,13 @@ def require_file(path: Path, corpus: str) -> None:
     """Raise ``ValueError`` unless a corpus has a file."""
     if not path.is_file():
         raise ValueError(f"{corpus} needs {path}: no such file")
+
+
+def check_columns(path: Path, columns: Collection[str], expected: Iterable[str]) -> None:
+    """Raise ``ValueError`` unless the table of a file has the expected columns."""
+    missing = [name for name in expected if name not in columns]
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(columns)}")
 
 
 def find_lists(folder: Path, names: Mapping[str, str], corpus: str) -> dict[str, Path]:

@@ -54,8 +54,6 @@ def choice_result(
             f"{labels[name]} ({values['captions']:,})",
             (values["low"], values["high"]),
             {"chance": CHANCE},
-            unit="%",
-            maximum=100.0,
         )
         for name, values in metrics.items()
     ]

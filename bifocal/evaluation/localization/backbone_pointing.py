@@ -121,7 +121,8 @@ class BackbonePointing:
         ids: list[str] = []
         boxes: list[NDArray[Any]] = []
         for image, of_image in phrases.groupby("image_id", sort=False):
-            places = head.locate(_content(subject, str(image)), list(of_image["phrase"]), SIDE)
+            content = subject.dataset.read(str(image))
+            places = head.locate(content, list(of_image["phrase"]), SIDE)
             points += [
                 np.array(peak(place.heatmap)) * sizes.loc[image].to_numpy() for place in places
             ]
@@ -151,7 +152,7 @@ def shown_items(head: Pointer, subject: Subject, images: list[str]) -> list[Gall
     for image, own, other in zip(images, phrases, phrases[1:] + phrases[:1], strict=True):
         asked = [phrase for phrase in dict.fromkeys((own, other)) if phrase]
         for phrase, place in zip(
-            asked, head.locate(_content(subject, image), asked, SIDE), strict=True
+            asked, head.locate(subject.dataset.read(image), asked, SIDE), strict=True
         ):
             items.append(_item(subject.thumbnails, image, phrase, place))
     return items
@@ -201,11 +202,6 @@ def _draw(captions: list[str], rng: np.random.Generator) -> str:
     return phrases[rng.integers(len(phrases))] if phrases else ""
 
 
-def _content(subject: Subject, image: str) -> bytes:
-    with subject.dataset.open(image) as file:
-        return file.read()
-
-
 def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
     interval = (metrics["low"], metrics["high"])
     return [
@@ -215,7 +211,5 @@ def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
             f"Accuracy, {metrics['phrases']:,} phrases",
             interval,
             {"image center": metrics["center"]},
-            unit="%",
-            maximum=100.0,
         )
     ]

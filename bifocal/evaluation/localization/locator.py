@@ -30,7 +30,7 @@ def pointing_skip_reason(subject: Subject, localizer: AnyLocalizer | None) -> st
         return "The split has no phrases with boxes."
     if _for_model(subject, localizer) is None:
         return f"{subject.encoder_name} has no localizer."
-    if not subject.features.pixels and subject.features.gather([0]).boxes.isnan().all():
+    if not subject.features.has_boxes:
         return "The features have no boxes."
     return None
 
@@ -49,10 +49,9 @@ def _choose(subject: Subject, localizer: AnyLocalizer | None) -> ChosenLocator:
     candidates = chosen.candidates(subject.model.image_encoder.dim)
     if not candidates:
         return ChosenLocator(locator, {})
-    validation = None if subject.split_name == "val" else subject.dataset.split("val")
-    if validation is None or not len(validation.phrases):
+    if subject.validation is None or not len(subject.validation.phrases):
         return ChosenLocator(locator, {"k": chosen.k, "chosen_on": 0})
-    return tune_k(locator, candidates, validation, subject.seed)
+    return tune_k(locator, candidates, subject.validation, subject.seed)
 
 
 def _for_model(subject: Subject, localizer: AnyLocalizer | None) -> Localizer | None:

@@ -57,33 +57,25 @@ class ObjectLocalization:
         if skipped:
             return Result(self.title, skipped=skipped)
         locator = choose_locator(subject, self.localizer).locator
-        validation = None if subject.split_name == "val" else subject.dataset.split("val")
-        metrics = object_metrics(locator, subject.split, validation)
+        metrics = object_metrics(locator, subject.split, subject.validation)
         rows = [
             MetricRow(
                 "objects.point_mAP",
                 metrics["point_mAP"],
                 "mAP of points",
                 baselines={"image center": metrics["centre_mAP"]},
-                unit="%",
             ),
-            MetricRow(
-                "objects.centre_mAP", metrics["centre_mAP"], "mAP of the image center", unit="%"
-            ),
-            *(
-                MetricRow(f"objects.{name}", metrics[name], f"mAP of masks, {name}", unit="%")
-                for name in OVERLAPS
-            ),
+            MetricRow("objects.centre_mAP", metrics["centre_mAP"], "mAP of the image center"),
             *(
                 MetricRow(
-                    f"objects.{name}_by_overlap",
-                    metrics[f"{name}_by_overlap"],
-                    f"mAP of masks, {name}, images ranked by IoU",
-                    unit="%",
+                    f"objects.{name}{kind}",
+                    metrics[f"{name}{kind}"],
+                    f"mAP of masks, {name}{order}",
                 )
+                for kind, order in (("", ""), ("_by_overlap", ", images ranked by IoU"))
                 for name in OVERLAPS
             ),
-            MetricRow("objects.level", metrics["level"], "Threshold of masks"),
+            MetricRow("objects.level", metrics["level"], "Threshold of masks", unit=""),
         ]
         note = (
             f"{metrics['objects']:,} objects of {metrics['categories']} categories. Every "

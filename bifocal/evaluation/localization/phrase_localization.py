@@ -64,7 +64,6 @@ class PhraseLocalization:
                 metrics[name],
                 label,
                 baselines=_chance(metrics, name),
-                unit="%",
             )
             for name, label in [(name, name.replace("_", " ")) for name in metrics["chance"]]
             + [("mAP", f"mAP of {metrics['unique']:,} unique phrases")]
@@ -74,7 +73,6 @@ class PhraseLocalization:
                 f"phrase_localization.union_box.{name}",
                 value,
                 f"{name.replace('_', ' ')}, union box",
-                unit="%",
             )
             for name, value in metrics["union_box"].items()
         ]

@@ -177,17 +177,14 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
             "Pointing accuracy",
             (metrics["low"], metrics["high"]),
             {"image center": metrics["centre"], "random point": metrics["random"]},
-            unit="%",
-            maximum=100.0,
             headline=True,
         ),
-        MetricRow("pointing.centre", metrics["centre"], "Accuracy of the image center", unit="%"),
-        MetricRow("pointing.random", metrics["random"], "Accuracy of a random point", unit="%"),
+        MetricRow("pointing.centre", metrics["centre"], "Accuracy of the image center"),
+        MetricRow("pointing.random", metrics["random"], "Accuracy of a random point"),
         MetricRow(
             "pointing.corner",
             metrics["corner_accuracy"],
             "Accuracy by the corner, as in BEAN's code",
-            unit="%",
         ),
     ]
     if "unseen_words" in metrics:
@@ -197,12 +194,12 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
             {"image center": unseen["centre"]},
         )
         rows.append(
-            MetricRow(
-                "pointing.unseen_words", unseen["accuracy"], label, baselines=baselines, unit="%"
-            )
+            MetricRow("pointing.unseen_words", unseen["accuracy"], label, baselines=baselines)
         )
     return rows + (
-        [MetricRow("pointing.k", float(metrics["k"]), "k of the heatmap")] if "k" in metrics else []
+        [MetricRow("pointing.k", float(metrics["k"]), "k of the heatmap", unit="")]
+        if "k" in metrics
+        else []
     )
 
 

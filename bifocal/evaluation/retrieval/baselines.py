@@ -5,24 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 
 from bifocal.backbones.networks import named_networks, small_networks
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.rank_tables import with_zero_shot_names
-from bifocal.evaluation.retrieval.ranked_split import rank_table
+from bifocal.evaluation.rank_tables import ZERO_SHOT
+from bifocal.evaluation.retrieval.ranked_split import full_rank_table
+from bifocal.export.outputs import in_batches
 from bifocal.image_encoders import LinearEncoder, ResidualHead
-from bifocal.metrics import (
-    PROTOCOLS,
-    Ranks,
-    chance_report,
-    recall_sum_gain,
-    retrieval_ranks,
-    split_folds,
-    summarize,
-)
+from bifocal.metrics import Ranks, chance_report, recall_sum_gain, retrieval_ranks, summarize
 from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs, dual_encoder, embed
 from bifocal.models.inputs import zero_shot_skip_reason
@@ -31,7 +22,7 @@ from bifocal.registry import check_range
 from bifocal.report.sections import MetricRow, Section, Table
 from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
 from bifocal.text_encoders import ResidualHead as TextResidualHead
-from bifocal.training.initialization.cca import caption_blocks, fit_cca
+from bifocal.training.initialization.cca import CCA, caption_blocks
 
 KS = (1, 5, 10)
 SMALL, BATCH = "small", 32
@@ -85,7 +76,8 @@ class Baselines:
             dim = subject.features.dim
             model = _two_branches(subject, ResidualHead(dim, dim), TextResidualHead(dim, dim))
             ranks["zero_shot"] = _ranks(model, subject)
-            queries = _zero_shot_queries(subject, ranks["zero_shot"])
+            table = full_rank_table(subject.split, captions, ranks["zero_shot"])
+            queries = table.assign(direction=ZERO_SHOT + table["direction"])
         if self.untrained is not None and "zero_shot" not in ranks:
             try:
                 ranks["untrained"] = _untrained_ranks(self.untrained, subject)
@@ -102,17 +94,20 @@ class Baselines:
         }
         rows = [
             MetricRow(
-                f"baselines.{name}.recall_sum", _recall_sum(values), f"Recall sum, {NAMES[name]}"
+                f"baselines.{name}.recall_sum",
+                metrics[name]["recall_sum"],
+                f"Recall sum, {NAMES[name]}",
+                unit="",
             )
-            for name, values in systems.items()
-            if name != "chance"
+            for name in ranks
         ]
         known = {"baselines": metrics}
         if other := ranks.get("zero_shot") or ranks.get("untrained"):
             known["training"] = gain = _gain(ranks["model"], other, subject)
             note = f" {gain_sentence(gain)}{note}"
             bounds, name = (gain["low"], gain["high"]), "training.gain"
-            rows.append(MetricRow(name, gain["gain"], "Recall sum, gain of the training", bounds))
+            label = "Recall sum, gain of the training"
+            rows.append(MetricRow(name, gain["gain"], label, bounds, unit=""))
         text = f"All systems rank the same images and captions.{note}"
         section = Section(self.title, text, [_table(systems)])
         return Result(self.title, known, rows=rows, queries=queries, sections=[section])
@@ -122,7 +117,7 @@ class Baselines:
         dims = (subject.features.dim, subject.text.dim)
         dim = min(self.cca_dim, *dims)
         model = _two_branches(subject, LinearEncoder(dims[0], dim), TextLinearEncoder(dims[1], dim))
-        fit_cca(model, caption_blocks(train))
+        CCA().fit(model, caption_blocks(train))
         return model
 
 
@@ -155,18 +150,14 @@ def _untrained_ranks(small: str, subject: Subject) -> tuple[Ranks, Ranks]:
 
     networks = named_networks(None if small == SMALL else Path(small))
     embedder = Embedder(small_encoders(networks or small_networks(offline=True)))
+    images = in_batches(
+        lambda names: embedder.embed_images([subject.split.read(name) for name in names]),
+        subject.pairs.image_ids,
+        BATCH,
+    )
     texts = subject.split.captions["text"].tolist()
-    names = subject.pairs.image_ids
-    images = [
-        embedder.embed_images([subject.split.read(name) for name in names[start : start + BATCH]])
-        for start in range(0, len(names), BATCH)
-    ]
-    captions = [
-        embedder.embed_sentences(texts[start : start + BATCH])
-        for start in range(0, len(texts), BATCH)
-    ]
-    vectors = [torch.from_numpy(np.concatenate(parts)) for parts in (images, captions)]
-    return retrieval_ranks(vectors[0], vectors[1], subject.pairs.image_of_caption)
+    captions = in_batches(embedder.embed_sentences, texts, BATCH)
+    return retrieval_ranks(images, captions, subject.pairs.image_of_caption)
 
 
 def _gain(
@@ -192,18 +183,6 @@ def gain_sentence(gain: Mapping[str, float]) -> str:
         f"difference {gain['gain']:+.1f} (95 % interval {gain['low']:+.1f} to {gain['high']:+.1f}) "
         f"on {gain['captions']:.0f} held-out captions of {gain['images']:.0f} images."
     )
-
-
-def _zero_shot_queries(subject: Subject, ranks: tuple[Ranks, Ranks]) -> pd.DataFrame:
-    """Return the ranks of all queries, with the protocol "full" of ``Retrieval``."""
-    folds = split_folds(
-        PROTOCOLS["full"], subject.pairs.image_of_caption, len(subject.pairs.image_ids)
-    )
-    caption_ranks, image_ranks = (side.expected().numpy() for side in ranks)
-    table = rank_table(
-        subject.split.images, subject.split.captions, caption_ranks, image_ranks, folds
-    )
-    return with_zero_shot_names(table)
 
 
 def _recall_sum(values: Mapping[str, Mapping[str, float]]) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bifocal.datasets.formats.files import read_json
+from bifocal.datasets.formats.files import check_columns, read_json
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.retrieval.ranked_split import DIRECTIONS, split_scores
 from bifocal.evaluation.retrieval.retrieval import ProtocolName
@@ -75,11 +75,7 @@ def _read_scores(path: Path) -> dict[tuple[str, str], float]:
     """Return the mean score of each pair (image_id, caption_id) of
     ``COCO_val2014:sentid:732091,COCO_val2014_000000365325.jpg,2.2,c2i_intrasim``."""
     table = pd.read_csv(path)
-    missing = [name for name in COLUMNS if name not in table.columns]
-    if missing:
-        raise ValueError(
-            f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
-        )
+    check_columns(path, table.columns, COLUMNS)
     incomplete = table[list(COLUMNS)].isna().any(axis=1)
     if incomplete.any():
         raise ValueError(
@@ -215,8 +211,6 @@ class JudgedRetrieval:
                 float(percent.mean()),
                 f"{name}, {label}",
                 interval,
-                unit="%",
-                maximum=100.0,
                 headline=label == PRECISIONS[1],
             )
 

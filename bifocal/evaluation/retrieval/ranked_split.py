@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
+from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.rank_tables import pool_hash, query_ranks, text_hashes
 from bifocal.metrics import PROTOCOLS, Ranks, protocol_ranks, protocol_score_ranks, split_folds
@@ -135,6 +135,7 @@ def metric_rows(metrics: Mapping[str, Any], protocol: str) -> Iterator[MetricRow
         metrics["recall_sum"],
         f"Recall sum of {maximum:.0f}, protocol {protocol}",
         (total["low"], total["high"]),
+        unit="",
         maximum=maximum,
         headline=True,
     )
@@ -161,7 +162,6 @@ def direction_rows(metrics: Mapping[str, Any], direction: str) -> list[MetricRow
                 (interval["low"], interval["high"]),
                 {"chance": chance},
                 unit=_unit(name),
-                maximum=100.0,
                 headline=not rows,
             )
         )
@@ -226,19 +226,23 @@ def retrieval_queries(subject: Subject, ranked: RankedSplit) -> pd.DataFrame:
         subject.split.images.iloc[image_rows],
         subject.split.captions.iloc[caption_rows],
     )
-    caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in ranked.all_ranks())
-    return rank_table(images, captions, caption_ranks, image_ranks, ranked.folds)
+    return rank_table(images, captions, ranked.all_ranks(), ranked.folds)
+
+
+def full_rank_table(
+    split: Dataset, image_of_caption: Tensor, ranks: tuple[Ranks, Ranks]
+) -> pd.DataFrame:
+    """Return the expected ranks of a split by the protocol "full"."""
+    folds = split_folds(PROTOCOLS["full"], image_of_caption, len(split.images))
+    return rank_table(split.images, split.captions, ranks, folds)
 
 
 def rank_table(
-    images: pd.DataFrame,
-    captions: pd.DataFrame,
-    caption_ranks: ArrayLike,
-    image_ranks: ArrayLike,
-    folds: list[Fold],
+    images: pd.DataFrame, captions: pd.DataFrame, ranks: tuple[Ranks, Ranks], folds: list[Fold]
 ) -> pd.DataFrame:
     """Return expected ranks of images and captions, ordered by fold, with the columns of
     ``ranks.parquet``."""
+    caption_ranks, image_ranks = (side.expected().numpy() for side in ranks)
     ids, hashes, texts = (
         images["image_id"],
         images["sha256"].fillna(""),

@@ -149,7 +149,7 @@ class Retrieval:
             100 * precision, torch.ones_like(precision), subject.resamples, subject.seed
         )
         for name, column in zip(PRECISIONS, resampled.T, strict=True):
-            low, high = percentile_interval(column, 0.95)
+            low, high = percentile_interval(column)
             intervals["caption_retrieval"][name] = {"low": low, "high": high}
         recalls = [
             value

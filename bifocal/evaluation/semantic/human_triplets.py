@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.base import SYNSETS
+from bifocal.datasets.formats.files import check_columns
 from bifocal.metrics import inter_user_agreement, match_kernel, triplet_agreement
 from bifocal.metrics.ranking.meteor import MeteorSentence, meteor, meteor_sentence
 from bifocal.metrics.ranking.semantic_relevance import image_vectors
@@ -94,11 +95,7 @@ def generated_similarity(path: Path, dataset: Dataset, split: Dataset) -> Simila
     The CSV file has the columns image_id and text, and a caption of each image of the split.
     """
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    missing = [name for name in ("image_id", "text") if name not in table.columns]
-    if missing:
-        raise ValueError(
-            f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
-        )
+    check_columns(path, table.columns, ("image_id", "text"))
     without = split.images["image_id"][~split.images["image_id"].isin(table["image_id"])]
     if len(without):
         raise ValueError(
@@ -186,7 +183,7 @@ def read_triplets(path: Path) -> pd.DataFrame:
         votes = decisions[list(TRIPLET)].join(chosen.set_axis(list(VOTES), axis=1))
         return votes.groupby(list(TRIPLET), sort=False, as_index=False).sum()
     table = _read_csv(path)
-    _check_columns(path, table, (*TRIPLET, *VOTES))
+    check_columns(path, table.columns, (*TRIPLET, *VOTES))
     for name in VOTES:
         invalid = ~table[name].str.fullmatch(r"\d+")
         _check_values(path, table[name], invalid, "an integer of at least 0")
@@ -199,7 +196,7 @@ def read_decisions(path: Path) -> pd.DataFrame | None:
     table = _read_csv(path)
     if "user" not in table.columns:
         return None
-    _check_columns(path, table, (*TRIPLET, "user", "choice"))
+    check_columns(path, table.columns, (*TRIPLET, "user", "choice"))
     _check_values(
         path, table["choice"], ~table["choice"].isin(CHOICES), f"one of {', '.join(CHOICES)}"
     )
@@ -220,14 +217,6 @@ def _read_csv(path: Path) -> pd.DataFrame:
             "and choice"
         )
     return pd.read_csv(path, dtype=str, keep_default_na=False)
-
-
-def _check_columns(path: Path, table: pd.DataFrame, expected: tuple[str, ...]) -> None:
-    missing = [name for name in expected if name not in table.columns]
-    if missing:
-        raise ValueError(
-            f"{path} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
-        )
 
 
 def _check_values(
@@ -328,7 +317,7 @@ def draw_triplets(images: Tensor, split: Dataset, count: int, seed: int) -> pd.D
 def triplet_rows(metrics: Mapping[str, float]) -> list[MetricRow]:
     """Return the agreements as scalars."""
     return [
-        MetricRow(f"triplets.{name}", metrics[name], label, unit="%")
+        MetricRow(f"triplets.{name}", metrics[name], label)
         for name, label in LABELS.items()
         if name in metrics
     ]

@@ -250,7 +250,6 @@ def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
             metrics[name],
             name.replace("_", " "),
             baselines={"random": value},
-            unit="%",
         )
         for name, value in chance.items()
     ]
@@ -259,7 +258,6 @@ def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
             "semantic.correlation",
             metrics["correlation"],
             "Correlation of cosine and tf-idf",
-            unit="%",
         )
     )
     for name, value in metrics.get("with_text", {}).items():
@@ -270,7 +268,6 @@ def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
                 value,
                 label,
                 baselines={"image alone": metrics[name]},
-                unit="%",
             )
         )
     return rows

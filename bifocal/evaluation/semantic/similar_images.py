@@ -34,7 +34,7 @@ class SimilarImages:
             skipped = f"A {type(subject.model).__name__} has no single vector per image."
         elif len(subject.split.images) < 2:
             skipped = "The split has one image."
-        elif not subject.features.pixels and subject.features.gather([0]).boxes.isnan().all():
+        elif not subject.features.has_boxes:
             skipped = "The features have no boxes."
         if skipped:
             return Result(self.title, skipped=skipped)

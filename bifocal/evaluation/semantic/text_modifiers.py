@@ -76,21 +76,20 @@ class TextModifiers:
                     values["after"],
                     "Precision with the word",
                     baselines={"without it": values["before"], "chance": values["chance"]},
-                    unit="%",
                 ),
+                MetricRow("modifiers.before", values["before"], "Precision without the word"),
+                MetricRow("modifiers.chance", values["chance"], "Chance level"),
                 MetricRow(
-                    "modifiers.before", values["before"], "Precision without the word", unit="%"
-                ),
-                MetricRow("modifiers.chance", values["chance"], "Chance level", unit="%"),
-                MetricRow(
-                    "modifiers.kept", values["kept"], "Similarity to the query image that is kept"
+                    "modifiers.kept",
+                    values["kept"],
+                    "Similarity to the query image that is kept",
+                    unit="",
                 ),
                 MetricRow(
                     "modifiers.subtracted.after",
                     subtracted["after"],
                     "Answers with the subtracted word",
                     baselines={"before": subtracted["before"], "chance": subtracted["chance"]},
-                    unit="%",
                 ),
             ],
             sections=[Section(self.title, note, [QueryList("Examples", examples)])],

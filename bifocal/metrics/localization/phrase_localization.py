@@ -75,17 +75,12 @@ def with_union_boxes(queries: Iterable[ProposalQuery]) -> list[ProposalQuery]:
     ]
 
 
-def phrase_average_precision(
-    queries: Sequence[ProposalQuery], overlap: float = 0.3
-) -> dict[Hashable, float]:
+def phrase_average_precision(queries: Sequence[ProposalQuery]) -> dict[Hashable, float]:
     """Return the AP of each unique phrase, in [0, 1], over the proposals that remain after
     suppression in each image.
 
     Of the proposals that match a true box, the best is correct and the others are wrong. True boxes
     without a correct proposal count as not retrieved.
-
-    Args:
-        overlap: IoU with a better proposal above which a proposal is suppressed.
 
     Raises:
         ValueError: there is no phrase, a phrase has no box, or a score is NaN.
@@ -95,7 +90,7 @@ def phrase_average_precision(
     correct: dict[Hashable, list[bool]] = {}
     missed: dict[Hashable, int] = {}
     for query in queries:
-        kept = nms(query.scores, query.proposals, overlap)
+        kept = nms(query.scores, query.proposals)
         iou = box_iou(query.proposals[kept], query.truth)
         taken = np.zeros(len(query.truth), dtype=bool)
         for overlaps, proposal in zip(iou, kept, strict=True):

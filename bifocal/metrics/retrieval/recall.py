@@ -102,10 +102,10 @@ def retrieval_intervals(
     ks: Iterable[int],
     *,
     resamples: int,
-    level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, dict[str, Interval]]:
-    """Return intervals for the metrics of ``summarize`` and for ``recall_sum``, the sum of all R@K.
+    """Return 95 % intervals for the metrics of ``summarize`` and ``recall_sum``, the sum of all
+    R@K.
 
     Each resample draws as many images as there are, with their captions, and keeps the rank of
     every query: drawing the candidates anew would rank a query among copies of its answer.
@@ -113,7 +113,6 @@ def retrieval_intervals(
     Args:
         ranks: (caption retrieval, image retrieval).
         image_of_caption: image query of each caption query.
-        level: confidence, in (0, 1).
 
     Returns:
         ``{"caption_retrieval": {"R@1": {"low": ..., "high": ...}, ...}, "image_retrieval": ...,
@@ -133,8 +132,8 @@ def retrieval_intervals(
         means = dict(zip(columns, bootstrap_means(totals, counts, resamples, seed).T, strict=True))
         recall_sum += sum(resampled for name, resampled in means.items() if name.startswith("R@"))
         means["median_rank"] = bootstrap_medians(queries.expected() + 1, group, resamples, seed)
-        report[direction] = {name: _bounds(resampled, level) for name, resampled in means.items()}
-    return report | {"recall_sum": {"total": _bounds(recall_sum, level)}}
+        report[direction] = {name: _bounds(resampled) for name, resampled in means.items()}
+    return report | {"recall_sum": {"total": _bounds(recall_sum)}}
 
 
 def recall_sum_gain(
@@ -144,10 +143,9 @@ def recall_sum_gain(
     ks: Sequence[int],
     *,
     resamples: int = 1000,
-    level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the interval of the recall sum of one model minus that of another, over resampled
+    """Return the 95 % interval of the recall sum of one model minus that of another, over resampled
     images, in percent.
 
     Args:
@@ -167,9 +165,9 @@ def recall_sum_gain(
     resampled = bootstrap_means(
         torch.stack(gains, dim=1), torch.stack(counts, dim=1), resamples, seed
     )
-    return percentile_interval(resampled.nan_to_num(0.0).sum(dim=1), level)
+    return percentile_interval(resampled.nan_to_num(0.0).sum(dim=1))
 
 
-def _bounds(resampled: Tensor, level: float) -> Interval:
-    low, high = percentile_interval(resampled, level)
+def _bounds(resampled: Tensor) -> Interval:
+    low, high = percentile_interval(resampled)
     return {"low": low, "high": high}

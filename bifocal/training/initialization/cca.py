@@ -86,45 +86,6 @@ def cca_projections(
     return a.T, b.T
 
 
-def fit_cca(
-    model: Model,
-    blocks: Iterable[PairedBlock],
-    *,
-    regularization: float = 1e-4,
-    eigenvalue: Eigenvalue = "mean",
-    power: float = 4.0,
-) -> dict[str, float]:
-    """Fit the affine maps of both encoders by CCA, block by block; return the number of pairs and
-    mean correlation.
-
-    An image encoder with a batch norm ``standardize`` before its map gets the statistics of the
-    images. If features or texts have fewer dimensions than the maps, the remaining values of a
-    vector are 0.
-    """
-    image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
-    moments, count = _moments(blocks, model.device)
-    norm = getattr(model.image_encoder, "standardize", None)
-    if norm is not None:
-        moments = _standardized(moments, norm)
-    directions = min(image.out_features, *moments.xy.shape)
-    a, b = cca_projections(
-        moments, directions, regularization=regularization, eigenvalue=eigenvalue, power=0.0
-    )
-    # Projections of the unscaled maps have unit variances, but for the regularization.
-    correlations = (a @ moments.xy * b).sum(dim=1).clamp(0, 1)
-    with torch.no_grad():
-        for layer, projection, mean in ((image, a, moments.mean_x), (text, b, moments.mean_y)):
-            projection = correlations.unsqueeze(1) ** power * projection
-            # Cosines ignore a common factor. Without it the squares of small values would underflow
-            # in float32.
-            projection = projection / projection.norm(dim=1).max()
-            layer.weight.zero_()
-            layer.bias.zero_()
-            layer.weight[:directions] = projection
-            layer.bias[:directions] = -projection @ mean
-    return {"pairs": float(count), "mean_correlation": correlations.mean().item()}
-
-
 def caption_blocks(pairs: ImageCaptionPairs, pool: Pool = mean_region) -> Iterator[PairedBlock]:
     """Yield the pooled images of a split with their captions: every caption forms a pair with its
     image."""
@@ -228,14 +189,41 @@ class CCA(Initialization):
         self.regularization, self.eigenvalue, self.power = regularization, eigenvalue, power
 
     def fit(self, model: Model, blocks: Iterable[PairedBlock]) -> dict[str, float]:
-        """Fit ``model`` to ``blocks``; see ``fit_cca``."""
-        return fit_cca(
-            model,
-            blocks,
+        """Fit the affine maps of both encoders by CCA, block by block; return the number of pairs
+        and mean correlation.
+
+        An image encoder with a batch norm ``standardize`` before its map gets the statistics of the
+        images. If features or texts have fewer dimensions than the maps, the remaining values of a
+        vector are 0.
+        """
+        image, text = (
+            _projection(encoder) for encoder in (model.image_encoder, model.text_encoder)
+        )
+        moments, count = _moments(blocks, model.device)
+        norm = getattr(model.image_encoder, "standardize", None)
+        if norm is not None:
+            moments = _standardized(moments, norm)
+        directions = min(image.out_features, *moments.xy.shape)
+        a, b = cca_projections(
+            moments,
+            directions,
             regularization=self.regularization,
             eigenvalue=self.eigenvalue,
-            power=self.power,
+            power=0.0,
         )
+        # Projections of the unscaled maps have unit variances, but for the regularization.
+        correlations = (a @ moments.xy * b).sum(dim=1).clamp(0, 1)
+        with torch.no_grad():
+            for layer, projection, mean in ((image, a, moments.mean_x), (text, b, moments.mean_y)):
+                projection = correlations.unsqueeze(1) ** self.power * projection
+                # Cosines ignore a common factor. Without it the squares of small values would
+                # underflow in float32.
+                projection = projection / projection.norm(dim=1).max()
+                layer.weight.zero_()
+                layer.bias.zero_()
+                layer.weight[:directions] = projection
+                layer.bias[:directions] = -projection @ mean
+        return {"pairs": float(count), "mean_correlation": correlations.mean().item()}
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         model.eval()

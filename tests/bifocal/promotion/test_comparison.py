@@ -113,7 +113,7 @@ def test_one_training_of_each_has_the_interval_of_the_images(draw: int, copies: 
     )
     gains = torch.from_numpy(values[:, :1] - values[:, 1:])
     assert one.interval == pytest.approx(
-        percentile_interval(bootstrap_means(gains, torch.ones(30, 1), 200, 0)[:, 0], 0.95)
+        percentile_interval(bootstrap_means(gains, torch.ones(30, 1), 200, 0)[:, 0])
     )
 
 

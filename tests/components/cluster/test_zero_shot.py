@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.datasets import Dataset
-from bifocal.evaluation.rank_tables import with_zero_shot_names
+from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.features import FeatureStore
 from bifocal.models import build_model, save_model
 from bifocal.models.base import Model
@@ -185,7 +185,8 @@ def test_a_clear_gain_over_the_zero_shot_model_passes(dataset: Dataset) -> None:
     def check(
         own: pd.DataFrame, floor: pd.DataFrame, among: set[str] = images
     ) -> tuple[float | None, str]:
-        ranks = pd.concat([own, with_zero_shot_names(floor)])
+        named = floor.assign(direction=ZERO_SHOT + floor["direction"])
+        ranks = pd.concat([own, named])
         result = zero_shot_check(ranks, among, [1, 5, 10], 1.0, 0.05, seed=1)
         assert result is not None
         return result.value, result.reason

@@ -15,6 +15,7 @@ from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Result, summary_metrics
 from bifocal.evaluation.retrieval.ranked_split import rank_table
 from bifocal.features import FeatureStore
+from bifocal.metrics import Ranks
 from bifocal.metrics.retrieval.protocols import Fold
 from components.evaluate.run import write_tables_and_figures
 from components.evaluate.spec import COMPONENT
@@ -162,7 +163,8 @@ def test_protocol_identifies_the_candidates_that_are_ranked_together(
         for n in (0, 1)
     ]
     images, captions = split.images.iloc[:6], split.captions.iloc[:30]
-    table = rank_table(images, captions, torch.zeros(6), torch.zeros(30), folds)
+    first = [Ranks(zeros, zeros, zeros + 1) for zeros in (torch.zeros(6), torch.zeros(30))]
+    table = rank_table(images, captions, (first[0], first[1]), folds)
     assert table.groupby("direction", sort=True)["protocol"].nunique().to_list() == [2, 2]
     assert table["protocol"].nunique() == 2
 

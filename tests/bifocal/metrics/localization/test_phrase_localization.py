@@ -48,9 +48,9 @@ def test_phrase_average_precision_counts_each_true_box_once() -> None:
     """Two proposals on one of two boxes, neither suppressed: one correct of two true boxes,
     precision 1, halved."""
     truth = np.array([[0.0, 0, 10, 10], [50.0, 50, 60, 60]])
-    proposals = np.array([[0.0, 0, 10, 10], [0.0, 0, 10, 19]])
+    proposals = np.array([[0.0, 0, 5.5, 10], [4.5, 0, 10, 10]])
     query = ProposalQuery("dog", np.array([2.0, 1.0]), proposals, truth)
-    assert phrase_average_precision([query], overlap=0.9) == {"dog": 0.5}
+    assert phrase_average_precision([query]) == {"dog": 0.5}
 
 
 def test_recall_over_proposals_rejects_invalid_scores() -> None:

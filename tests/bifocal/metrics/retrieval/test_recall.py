@@ -175,9 +175,7 @@ def test_invalid_input_is_rejected() -> None:
 def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
     ranked = score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5)
     resamples = 200
-    report = retrieval_intervals(
-        ranked, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, level=0.9, seed=4
-    )
+    report = retrieval_intervals(ranked, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, seed=4)
     drawn = torch.randint(5, (resamples, 5), generator=torch.Generator().manual_seed(4)).tolist()
     expected: dict[str, list[float]] = {"R@2": [], "median_rank": [], "mean_rank": [], "sum": []}
     values, hits = ranked[1].expected().tolist(), [ranked[one].hits(2).tolist() for one in (0, 1)]
@@ -191,9 +189,9 @@ def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
         both += [np.mean([column[1][query] for query in queries]) for column in (ones, hits)]
         expected["sum"].append(100 * sum(both))
     for name in ("R@2", "median_rank", "mean_rank"):
-        low, high = np.quantile(expected[name], [0.05, 0.95])
+        low, high = np.quantile(expected[name], [0.025, 0.975])
         assert report["image_retrieval"][name] == pytest.approx({"low": low, "high": high})
-    low, high = np.quantile(expected["sum"], [0.05, 0.95])
+    low, high = np.quantile(expected["sum"], [0.025, 0.975])
     assert report["recall_sum"]["total"] == pytest.approx({"low": low, "high": high})
 
 
@@ -202,9 +200,7 @@ def test_gain_in_the_recall_sum_equals_percentiles_over_resampled_images() -> No
         [part.expected() for part in score_ranks(blocks(scores), IMAGE_OF_CAPTION, images=5)]
         for scores in (SCORES, SCORES.flip(1))
     )
-    low, high = recall_sum_gain(
-        first, second, IMAGE_OF_CAPTION, (1, 2), resamples=200, level=0.9, seed=4
-    )
+    low, high = recall_sum_gain(first, second, IMAGE_OF_CAPTION, (1, 2), resamples=200, seed=4)
     drawn, gains = (
         torch.randint(5, (200, 5), generator=torch.Generator().manual_seed(4)).tolist(),
         [],
@@ -218,4 +214,4 @@ def test_gain_in_the_recall_sum_equals_percentiles_over_resampled_images() -> No
             for k in (1, 2)
         ]
         gains.append(100 * (sum(means[:4]) - sum(means[4:])))
-    assert (low, high) == pytest.approx(tuple(np.quantile(gains, [0.05, 0.95])))
+    assert (low, high) == pytest.approx(tuple(np.quantile(gains, [0.025, 0.975])))

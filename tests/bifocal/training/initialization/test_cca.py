@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.cross_decomposition import CCA
+from sklearn import cross_decomposition
 from torch.nn.functional import normalize
 
 from bifocal.image_encoders import LinearEncoder as ImageLinear
@@ -17,12 +17,12 @@ from bifocal.text.vectorizers import MeanWordVectors
 from bifocal.text.vectorizers.base import write_text
 from bifocal.text_encoders import LinearEncoder as TextLinear
 from bifocal.training.initialization.cca import (
+    CCA,
     Eigenvalue,
     Moments,
     PairedBlock,
     caption_blocks,
     cca_projections,
-    fit_cca,
 )
 from tests.margins import beyond_chance
 
@@ -49,7 +49,8 @@ def test_cca_has_the_correlations_of_scikit_learn() -> None:
     a, b = cca_projections(moments(x, y), 3, regularization=0.0, power=0.0)
     left, right = x.numpy() @ a.numpy().T, y.numpy() @ b.numpy().T
     correlations = [float(np.corrcoef(left[:, k], right[:, k])[0, 1]) for k in range(3)]
-    reference = CCA(n_components=3, max_iter=5000, tol=1e-12).fit_transform(x.numpy(), y.numpy())
+    sklearn = cross_decomposition.CCA(n_components=3, max_iter=5000, tol=1e-12)
+    reference = sklearn.fit_transform(x.numpy(), y.numpy())
     expected = [float(np.corrcoef(reference[0][:, k], reference[1][:, k])[0, 1]) for k in range(3)]
     assert correlations == pytest.approx(expected, abs=1e-3)
 
@@ -137,7 +138,7 @@ def test_fitted_model_has_the_projections_of_all_pairs() -> None:
             x[images], y[texts], torch.tensor([images.tolist().index(int(image[t])) for t in texts])
         )
 
-    metrics = fit_cca(model, (block(images) for images in chosen), regularization=1e-3)
+    metrics = CCA(1e-3).fit(model, (block(images) for images in chosen))
     a, b = cca_projections(moments(x[image], y), 3, regularization=1e-3, power=4.0)
     for layer, projection, view in ((model.image_encoder, a, x[image]), (model.text_encoder, b, y)):
         expected = normalize((view - view.mean(dim=0)) @ projection.T, dim=1).float()
@@ -147,7 +148,7 @@ def test_fitted_model_has_the_projections_of_all_pairs() -> None:
     assert metrics["pairs"] == len(y)
     assert 0 < metrics["mean_correlation"] < 1
     with pytest.raises(ValueError, match="no pairs"):
-        fit_cca(model, [])
+        CCA().fit(model, [])
 
 
 def test_standardized_images_are_those_of_the_pairs() -> None:
@@ -157,7 +158,7 @@ def test_standardized_images_are_those_of_the_pairs() -> None:
     model = TwoBranchModel(
         ImageLinear(6, 3, standardize=True), TextLinear(5, 3), text_format="vectors"
     ).eval()
-    fit_cca(model, [PairedBlock(x, y, image)], regularization=0.5)
+    CCA(0.5).fit(model, [PairedBlock(x, y, image)])
     paired = x[image]
     deviation = (paired.var(dim=0, unbiased=False) + model.image_encoder.standardize.eps).sqrt()
     scaled = (x - paired.mean(dim=0)) / deviation
@@ -174,7 +175,7 @@ def test_a_model_may_have_more_dimensions_than_texts() -> None:
         model = TwoBranchModel(
             ImageLinear(6, dim), TextLinear(5, dim), text_format="vectors"
         ).eval()
-        fit_cca(model, [block], regularization=0.5)
+        CCA(0.5).fit(model, [block])
         images = model.image_encoder(
             x.float().unsqueeze(1), torch.ones(len(x), 1, dtype=torch.bool)
         )
@@ -198,7 +199,7 @@ def test_fitted_cca_retrieves_captions(
     )
     mean_words = ImageCaptionPairs(tables, features, TextStore(tmp_path))
     model = TwoBranchModel(ImageLinear(features.dim, 8), TextLinear(12, 8), text_format="vectors")
-    metrics = fit_cca(model, caption_blocks(mean_words))
+    metrics = CCA().fit(model, caption_blocks(mean_words))
     assert metrics["pairs"] == len(mean_words)
     report = summarize(
         retrieval_ranks(*embed(model, mean_words), mean_words.image_of_caption), (1,)
