@@ -24,7 +24,8 @@ from bifocal.ranking_heads.labeled import (
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
 from bifocal.training.checkpoints import RunState
-from bifocal.training.gradients import CachedEncodings, batch_norms
+from bifocal.training.distributed import batch_norms
+from bifocal.training.gradients import CachedEncodings
 from bifocal.training.loop import Row, TrainingTask, numbered_row, report_row, run_epochs
 from bifocal.training.optimizers import (
     FreezeSchedule,

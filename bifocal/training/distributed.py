@@ -67,14 +67,9 @@ class World:
 
     def average_statistics(self, model: nn.Module) -> None:
         """Average the running statistics of batch norm over the ranks; call it after a step."""
-        norms = (
-            module
-            for module in model.modules()
-            if isinstance(module, nn.modules.batchnorm._NormBase)
-        )
         statistics = (
             tensor
-            for norm in norms
+            for norm in batch_norms(model)
             if norm.training
             for tensor in (norm.running_mean, norm.running_var)
         )
@@ -179,6 +174,13 @@ def torchrun_world() -> Iterator[tuple[World, torch.device]]:
             _exchanges.end()
         _exchanges = None
         dist.destroy_process_group()
+
+
+def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._NormBase]:
+    """Return the batch normalizations of ``model``."""
+    return [
+        module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)
+    ]
 
 
 def _exchange() -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ from bifocal.features import RegionBatch
 from bifocal.models.batch import Batch, Modality
 from bifocal.scores import Scores
 from bifocal.text import TextBatch
-from bifocal.training.distributed import World
+from bifocal.training.distributed import World, batch_norms
 from bifocal.training.precision import Precision, autocast_for
 
 Encodings = tuple[Tensor, ...]
@@ -109,13 +109,6 @@ def checked_loss(loss: nn.Module, scores: Scores, matches: Tensor) -> Tensor:
             f"{returned} for {shapes}: expected one number, such as the mean over the matches"
         )
     return value
-
-
-def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._NormBase]:
-    """Return the batch normalizations of ``model``."""
-    return [
-        module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)
-    ]
 
 
 def recompute_activations(model: nn.Module) -> None:

@@ -76,13 +76,8 @@ class PhraseBoxes(Batches):
         self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
     ) -> PreparedBatches:
         pairs, encoder = inputs.phrases("train"), dual_encoder(model)
-        sampler = self.sampler(pairs, encoder, seed)
+        sampler = PhraseBoxSampler(self, pairs, encoder, seed)
         return PreparedBatches(pairs, sampler, sampler.begin)
-
-    def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> "PhraseBoxSampler":
-        """Return the sampler of phrases and boxes; the model scores the boxes when the training
-        begins."""
-        return PhraseBoxSampler(self, pairs, model, seed)
 
 
 class PhraseBoxSampler:

@@ -16,8 +16,25 @@ from bifocal.training.semantic_pairs import SemanticPairs, mine_triplets, releva
 from bifocal.training.validators import Semantic, Validation
 
 
+class TripletBatches(Batches):
+    """Batches of triplets of images, for ``SemanticTripletLoss``."""
+
+    validator: ClassVar[type[Validation]] = Semantic
+    loss: ClassVar[type[nn.Module] | None] = SemanticTripletLoss
+    single_vector: ClassVar[bool] = True
+
+    def _checked(
+        self, inputs: TrainingInputs, model: nn.Module, loss: nn.Module
+    ) -> tuple[SemanticPairs, DualEncoder, SemanticTripletLoss]:
+        encoder = dual_encoder(model)
+        if not isinstance(loss, SemanticTripletLoss):
+            name = type(self).__name__
+            raise TypeError(f"{name} needs SemanticTripletLoss, not {type(loss).__name__}")
+        return SemanticPairs(inputs.captions("train")), encoder, loss
+
+
 @dataclass(frozen=True)
-class MinedTriplets(Batches):
+class MinedTriplets(TripletBatches):
     """Triplets of a query image, a relevant image and an irrelevant image, mined again in every
     epoch.
 
@@ -37,9 +54,6 @@ class MinedTriplets(Batches):
             epoch.
     """
 
-    validator: ClassVar[type[Validation]] = Semantic
-    loss: ClassVar[type[nn.Module] | None] = SemanticTripletLoss
-    single_vector: ClassVar[bool] = True
     batch_size: int = 64
     neighbors: int = 32
     queries_per_pool: int = 500
@@ -66,7 +80,7 @@ class MinedTriplets(Batches):
     def prepare(
         self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
     ) -> PreparedBatches:
-        pairs, encoder, triplet_loss = _checked(self, inputs, model, loss)
+        pairs, encoder, triplet_loss = self._checked(inputs, model, loss)
         return PreparedBatches(pairs, self.sampler(pairs, encoder, triplet_loss, seed))
 
     def sampler(
@@ -108,7 +122,7 @@ class MinedTriplets(Batches):
 
 
 @dataclass(frozen=True)
-class OrderedTriplets(Batches):
+class OrderedTriplets(TripletBatches):
     """Random triplets of images; the one whose text is more similar to the query's is the relevant
     one.
 
@@ -122,9 +136,6 @@ class OrderedTriplets(Batches):
         steps_per_epoch: optimizer steps per epoch.
     """
 
-    validator: ClassVar[type[Validation]] = Semantic
-    loss: ClassVar[type[nn.Module] | None] = SemanticTripletLoss
-    single_vector: ClassVar[bool] = True
     batch_size: int = 64
     steps_per_epoch: int = 64
 
@@ -134,7 +145,7 @@ class OrderedTriplets(Batches):
     def prepare(
         self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int
     ) -> PreparedBatches:
-        pairs, _, _ = _checked(self, inputs, model, loss)
+        pairs, _, _ = self._checked(inputs, model, loss)
         return PreparedBatches(pairs, self.sampler(pairs, seed))
 
     def sampler(self, pairs: SemanticPairs, seed: int) -> Sampler:
@@ -165,15 +176,3 @@ class OrderedTriplets(Batches):
             return [rows.T.flatten() for rows in triplets[:count].split(self.batch_size)]
 
         return sample
-
-
-def _checked(
-    batches: Batches, inputs: TrainingInputs, model: nn.Module, loss: nn.Module
-) -> tuple[SemanticPairs, DualEncoder, SemanticTripletLoss]:
-    """Return the pairs of the training images, with the model and the loss of batches of
-    triplets."""
-    encoder = dual_encoder(model)
-    if not isinstance(loss, SemanticTripletLoss):
-        name = type(batches).__name__
-        raise TypeError(f"{name} needs SemanticTripletLoss, not {type(loss).__name__}")
-    return SemanticPairs(inputs.captions("train")), encoder, loss

@@ -13,6 +13,7 @@ from bifocal.serialization import read_tensors
 from bifocal.training import TrainingPhase, fit
 from bifocal.training.batches import PhraseBoxes
 from bifocal.training.batches.base import PreparedBatches
+from bifocal.training.batches.phrase_boxes import PhraseBoxSampler
 from bifocal.training.phrase_pairs import PhraseBoxPairs
 from bifocal.training.validators import phrase_recall
 
@@ -39,8 +40,11 @@ def rows_of(pairs: torch.Tensor) -> set[tuple[int, ...]]:
 def test_phrase_boxes_hold_each_pair_once_with_neighbors_in_both_views(
     phrase_boxes: PhraseBoxPairs,
 ) -> None:
-    sampler = PhraseBoxes(batch_size=8, boxes_per_phrase=99).sampler(
-        phrase_boxes, new_model(phrase_boxes), seed=1
+    sampler = PhraseBoxSampler(
+        PhraseBoxes(batch_size=8, boxes_per_phrase=99),
+        phrase_boxes,
+        new_model(phrase_boxes),
+        seed=1,
     )
     positives, seen = rows_of(phrase_boxes.positives), []
     epoch = sampler(0)
@@ -55,8 +59,11 @@ def test_phrase_boxes_hold_each_pair_once_with_neighbors_in_both_views(
 
 
 def test_phrase_boxes_limit_the_boxes_of_a_frequent_phrase(phrase_boxes: PhraseBoxPairs) -> None:
-    sampler = PhraseBoxes(batch_size=1000, boxes_per_phrase=3).sampler(
-        phrase_boxes, new_model(phrase_boxes), seed=1
+    sampler = PhraseBoxSampler(
+        PhraseBoxes(batch_size=1000, boxes_per_phrase=3),
+        phrase_boxes,
+        new_model(phrase_boxes),
+        seed=1,
     )
     for epoch in range(3):
         (rows,) = sampler(epoch)
@@ -70,7 +77,7 @@ def test_phrase_boxes_with_hard_negatives_localize_more_phrases(
 
     def train(name: str, epochs: int, batches: PhraseBoxes, seed: int, structure: float) -> float:
         loss = StructurePreservingLoss(visual_weight=structure, textual_weight=structure)
-        sampler = batches.sampler(phrase_boxes, model, seed)
+        sampler = PhraseBoxSampler(batches, phrase_boxes, model, seed)
         history = fit(
             model,
             TrainingPhase(batches, loss, epochs=epochs, learning_rate=0.02),
@@ -88,7 +95,7 @@ def test_phrase_boxes_with_hard_negatives_localize_more_phrases(
 
 def test_hard_boxes_are_recorded_once(phrase_boxes: PhraseBoxPairs, tmp_path: Path) -> None:
     model, batches = new_model(phrase_boxes), PhraseBoxes(batch_size=16, negatives_per_phrase=2)
-    sampler = batches.sampler(phrase_boxes, model, seed=2)
+    sampler = PhraseBoxSampler(batches, phrase_boxes, model, seed=2)
     sampler.begin(tmp_path)
     recorded = read_tensors(tmp_path / "hard_boxes.safetensors")[0]["hard_boxes"]
     assert not rows_of(recorded) & rows_of(phrase_boxes.positives)
@@ -103,7 +110,7 @@ def test_hard_boxes_are_recorded_once(phrase_boxes: PhraseBoxPairs, tmp_path: Pa
     assert any((rows < 0).any() for rows in epoch)
     # A model that has changed, and a process that resumes, keep them.
     torch.nn.init.normal_(model.image_encoder.projection.weight)
-    resumed = batches.sampler(phrase_boxes, model, seed=2)
+    resumed = PhraseBoxSampler(batches, phrase_boxes, model, seed=2)
     resumed.begin(tmp_path)
     assert all(ours.equal(theirs) for ours, theirs in zip(resumed(3), epoch, strict=True))
 
