@@ -166,7 +166,11 @@ def add_kinds(report: Report, head: PointingHead, data: Path, title: str = "capt
         add_presence(report, f"{title}, {kind}", known, present, asked=asked)
         images = np.repeat(np.arange(len(files)), asked.sum(axis=1))
         add_threshold(
-            report, f"{title}, {kind}, ", known[asked] >= head.threshold, present[asked], images
+            report,
+            f"{title}, {kind}, ",
+            known[asked] >= head.values.threshold,
+            present[asked],
+            images,
         )
         if kind == "person" and title == "captions":
             for name, rows in (
@@ -255,7 +259,7 @@ def main() -> None:
     report.add("phrases", len(photographs.boxes))
     add_times(report, "640 pixels", head, photographs.files)
     add_presence(report, "640 pixels, the default", known, present, 0.86)
-    add_reliability(report, known, present, head.threshold)
+    add_reliability(report, known, present, head.values.threshold)
     for name, sizes, bar in (
         ("448 pixels", (448,), None),
         ("448 + 640 + 896 pixels", ACCURATE, 50.0),

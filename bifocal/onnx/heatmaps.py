@@ -44,6 +44,12 @@ def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
     ) / heatmap.shape[0]
 
 
+def scaled(heatmap: NDArray[Any]) -> NDArray[Any]:
+    """Return a heatmap mapped linearly to [0, 1]; equal values become 0."""
+    low, high = heatmap.min(), heatmap.max()
+    return np.asarray((heatmap - low) / (high - low if high > low else 1))
+
+
 class HeatmapModel:
     """The localizer of an exported model; ``localizer.json`` names its scores, vectors and
     boxes."""

@@ -147,11 +147,6 @@ class RankingPredictor:
         )
 
 
-def ranks_images(directory: Path) -> bool:
-    """Return whether an exported model is a ranking head, which needs ``Ranker``."""
-    return (directory / GRAPH).is_file()
-
-
 class PairPredictor:
     """``predict`` of a registered model that has no vector for an image: rows are pairs.
 
@@ -306,7 +301,7 @@ class EmbeddingPredictor:
 def open_model(directory: Path, limits: Limits | None = None) -> Predictor:
     """Return an exported model: it returns embeddings, scores of pairs, or a ranking head's
     scores."""
-    if ranks_images(directory):
+    if (directory / GRAPH).is_file():
         return RankingPredictor(Ranker(directory), limits)
     if scores_pairs(directory):
         return PairPredictor(PairScorer(directory), limits)

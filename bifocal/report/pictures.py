@@ -87,22 +87,18 @@ def overlay(
 ) -> Image.Image:
     """Return the image with a stretched heatmap (h, w) and a ring around ``point``, by default its
     highest values."""
-    if point is None:
-        rows, columns = np.nonzero(heatmap == heatmap.max())
-        point = ((columns.mean() + 0.5) / heatmap.shape[1], (rows.mean() + 0.5) / heatmap.shape[0])
+    from bifocal.onnx.heatmaps import peak, scaled  # imports onnxruntime, which a page does without
+
     picture = open_image(image)
     picture.thumbnail((LONGER_SIDE, LONGER_SIDE))
-    low, high = float(heatmap.min()), float(heatmap.max())
-    scaled = (heatmap - low) / (high - low if high > low else 1.0)
-    soft = Image.fromarray((255 * scaled).astype(np.uint8)).resize(
+    soft = Image.fromarray((255 * scaled(heatmap)).astype(np.uint8)).resize(
         picture.size, Image.Resampling.BICUBIC
     )
     soft = soft.filter(ImageFilter.GaussianBlur(max(picture.size) / 40))
     values = np.asarray(soft, dtype=float) / 255
     colors = Image.fromarray((255 * inferno(0.15 + 0.85 * values)).round().astype(np.uint8))
     picture.paste(colors, mask=Image.fromarray((255 * 0.7 * values).astype(np.uint8)))
-    draw = ImageDraw.Draw(picture)
-    _draw_ring(draw, point, picture.size)
+    _draw_ring(ImageDraw.Draw(picture), point or peak(heatmap), picture.size)
     return picture
 
 

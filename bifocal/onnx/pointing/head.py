@@ -206,10 +206,8 @@ class PointingHead:
         values: HeadDescription = typed(HeadDescription, read_json(directory / DESCRIPTION))
         self.graph = open_session(directory / GRAPH, threads)
         self.similarity = open_similarity(directory)
-        self.sizes, self.interpolation = tuple(sizes or values.sizes), values.interpolation
-        self.sigma, self.center, self.temperature = values.sigma, values.center, values.temperature
-        self.slope, self.offset, self.threshold = values.slope, values.offset, values.threshold
-        self.cosine, self.embedder = values.cosine, embedder if values.cosine else None
+        self.values, self.sizes = values, tuple(sizes or values.sizes)
+        self.embedder = embedder if values.cosine else None
         self._last: tuple[tuple[tuple[int, ...], bytes], ImageClasses] | None = None
         self._lock = threading.Lock()
 
@@ -220,7 +218,7 @@ class PointingHead:
         return partial(
             _decode,
             sizes=self.sizes,
-            interpolation=self.interpolation,
+            interpolation=self.values.interpolation,
             preprocessing=preprocessing,
         )
 
@@ -247,14 +245,16 @@ class PointingHead:
 
     def weights(self, phrases: Sequence[str]) -> Array:
         """Return the weights (P, K) of the K classes in P phrases."""
-        return class_weights(self.similarity(phrases), self.temperature)
+        return class_weights(self.similarity(phrases), self.values.temperature)
 
     def place(self, read: ImageClasses, weights: Array, side: int, cosine: float = 0.0) -> Place:
         """Return where the phrase with the weights (K,), and a cosine with the image, is."""
         maps = [phrase_map(classes, weights) for classes in read.cells]
         score = presence_score(read.presence, weights)
-        known = probability(self.slope * score + self.offset + self.cosine * cosine)
-        return Place(heatmap(maps, side, self.sigma, self.center), known, known >= self.threshold)
+        values = self.values
+        known = probability(values.slope * score + values.offset + values.cosine * cosine)
+        shown = heatmap(maps, side, values.sigma, values.center)
+        return Place(shown, known, known >= values.threshold)
 
     def read(self, image: ImageFile | Decoded) -> ImageClasses:
         """Return the values of an image; the last ones are kept.

@@ -341,7 +341,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
         content = read_json(path)
-        if not isinstance(content, dict) or content.get("words", [])[:2] != [PADDING, UNKNOWN]:
+        if content.get("words", [])[:2] != [PADDING, UNKNOWN]:
             raise ValueError(
                 f"{path} is not a vocabulary: 'words' must begin with {PADDING!r}, {UNKNOWN!r}"
             )

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,12 +82,7 @@ class FisherVectors(CaptionVectors):
             seed,
             self.iterations,
         )
-        self.state |= {
-            "weights": mixture.weights,
-            "centers": mixture.centers,
-            "scales": mixture.scales,
-            "gaussian": mixture.gaussian,
-        }
+        self.state |= vars(mixture)
         step = max(1, -(-len(tokens.values) // self.pca_captions))
         selected = tokens.values[::step]
 
@@ -107,7 +102,8 @@ class FisherVectors(CaptionVectors):
         known = [ids[ids > 1] for ids in sentences]
         # A Fisher vector is a mean over words: compute the term of each different word once.
         words, rows = np.unique(np.concatenate(known), return_inverse=True)
-        terms = self.mixture_of_words.fisher_terms(self._unmix(words)).astype(np.float32)
+        mixture = Mixture(*(self.state[field.name] for field in fields(Mixture)))
+        terms = mixture.fisher_terms(self._unmix(words)).astype(np.float32)
         vectors = np.zeros((len(known), terms.shape[1]), np.float32)
         term, end = np.empty(terms.shape[1], np.float32), 0
         for vector, ids in zip(vectors, known, strict=True):
@@ -140,11 +136,6 @@ class FisherVectors(CaptionVectors):
     def load(self, directory: Path) -> None:
         super().load(directory)
         self.state = load_file(directory / STATE)
-
-    @property
-    def mixture_of_words(self) -> Mixture:
-        """Mixture of the independent components of words."""
-        return Mixture(*(self.state[name] for name in ("weights", "centers", "scales", "gaussian")))
 
     def _unmix(self, ids: NDArray[Any]) -> NDArray[np.float64]:
         """Return the independent components of words."""

@@ -13,6 +13,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.durable import plain
 from bifocal.serving.canary.intervals import (
     Estimate,
     estimate_difference,
@@ -47,11 +48,6 @@ class ClientBucket:
         """Return the place of a client; another salt gives other places."""
         digest = hashlib.sha256(f"{salt}\0{client}".encode("utf-8", "replace")).digest()
         return cls(int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:16]) % GROUPS)
-
-    def is_within(self, share: float) -> bool:
-        """Return whether the client belongs to a share of all clients. A larger share contains a
-        smaller one."""
-        return self.position < share
 
 
 def _zeros() -> NDArray[np.float64]:
@@ -214,17 +210,11 @@ class Report:
     def __add__(self, other: "Report") -> "Report":
         """Return the sums of two replicas; raise ``ValueError`` if they compare other releases, or
         in another way."""
-        same = {name: getattr(self, name) == getattr(other, name) for name in ("mode", "share")}
-        same |= {
-            name: getattr(self, name).same_model(getattr(other, name))
-            for name in ("champion", "candidate")
-        }
-        for name, equal in same.items():
-            if not equal:
-                raise ValueError(
-                    f"two replicas differ in {name}: {getattr(self, name)} and "
-                    f"{getattr(other, name)}; wait until both have loaded the same releases"
-                )
+        if name := self.difference(other):
+            raise ValueError(
+                f"two replicas differ in {name}: {getattr(self, name)} and "
+                f"{getattr(other, name)}; wait until both have loaded the same releases"
+            )
         return replace(
             self,
             since=min(self.since, other.since),
@@ -235,29 +225,26 @@ class Report:
             dropped=self.dropped + other.dropped,
         )
 
+    def difference(self, other: "Report") -> str | None:
+        """Return the name of a setting or release that two reports do not share; None if they can
+        be added."""
+        same = {name: getattr(self, name) == getattr(other, name) for name in ("mode", "share")}
+        same |= {
+            name: getattr(self, name).same_model(getattr(other, name))
+            for name in ("champion", "candidate")
+        }
+        return next((name for name, equal in same.items() if not equal), None)
+
     def to_json(self) -> dict[str, Any]:
         """Return the sums, with the metrics at the level ``ALPHA``."""
-        return {
-            "mode": self.mode,
-            "share": self.share,
-            "since": self.since,
+        return vars(self) | {
             "champion": asdict(self.champion),
             "candidate": asdict(self.candidate),
-            "metrics": [
-                {
-                    "name": metric.name,
-                    "champion": _estimate_json(metric.champion),
-                    "candidate": _estimate_json(metric.candidate),
-                    "comparison": _estimate_json(metric.comparison),
-                }
-                for metric in self.metrics()
-            ],
+            "metrics": plain(self.metrics()),
             "counts_champion": self.counts_champion.to_json(),
             "counts_candidate": self.counts_candidate.to_json(),
             "overlap": np.round(self.overlap, 6).tolist(),
             "compared": self.compared.tolist(),
-            "dropped": self.dropped,
-            "id": self.id,
         }
 
     @classmethod
@@ -305,14 +292,6 @@ def overlap_at_10(first: Sequence[str], second: Sequence[str]) -> float:
     return len(one & other) / larger if larger else 1.0
 
 
-def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate as JSON; an interval without an upper end has null there."""
-    if estimate is None:
-        return None
-    interval = estimate.interval and [_finite(end) for end in estimate.interval]
-    return {"value": _finite(estimate.value), "interval": interval}
-
-
 def _sums(counts: Counts, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return numerator and denominator of a rate."""
     answered = counts.searches - counts.errors
@@ -336,7 +315,3 @@ def _ratio(first: Estimate | None, second: Estimate | None) -> Estimate | None:
     (low, high), (other_low, other_high) = first.interval, second.interval
     most = other_high / low if low else math.inf
     return Estimate(second.value / first.value, (other_low / high, most))
-
-
-def _finite(value: float) -> float | None:
-    return round(value, 9) if math.isfinite(value) else None

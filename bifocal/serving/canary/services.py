@@ -58,16 +58,7 @@ def _kept(reports: Sequence[Report], folder: Path) -> list[Report]:
     if not reports:
         return []
     (first, *_) = reports
-    return [*reports, *(report for report in previous if _comparable(report, first))]
-
-
-def _comparable(report: Report, other: Report) -> bool:
-    settings = (report.mode, report.share) == (other.mode, other.share)
-    return (
-        settings
-        and report.champion.same_model(other.champion)
-        and report.candidate.same_model(other.candidate)
-    )
+    return [*reports, *(report for report in previous if report.difference(first) is None)]
 
 
 def _addresses(service: str) -> list[str]:

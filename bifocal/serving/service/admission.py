@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -84,7 +83,7 @@ class Admission:
         scope[
             "extensions"
         ] = {}  # without the server's own sending of files: a request counts until its file is sent
-        body = Body(scope, address_of(scope), self.settings)
+        body = Body(scope, network_of(str((scope.get("client") or ("",))[0])), self.settings)
 
         async def send_checked(message: Message) -> None:
             nonlocal status
@@ -270,11 +269,6 @@ class RateLimit:
         while len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1 - tokens) / self.rate
-
-
-def address_of(scope: Mapping[str, Any]) -> str:
-    """Return the address of a client, as limits count it."""
-    return network_of(str((scope.get("client") or ("",))[0]))
 
 
 def _name(host: str) -> str:

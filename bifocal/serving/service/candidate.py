@@ -149,7 +149,7 @@ class Comparison:
         if (
             self.mode == "shadow"
             or candidate is None
-            or not self._bucket(candidate).is_within(self.share)
+            or self._bucket(candidate).position >= self.share
         ):
             return None
         return candidate
@@ -168,7 +168,7 @@ class Comparison:
         if candidate is None or report is None:
             return await self._find(self.candidate() or champion, request, upload, in_thread=True)
         bucket = self._bucket(candidate)
-        within = bucket.is_within(self.share)
+        within = bucket.position < self.share
         if self.mode == "shadow":
             start = time.perf_counter()
             results = await self._find(champion, request, upload)
@@ -267,18 +267,12 @@ class Comparison:
             )
             if first.same_model(second):
                 return None
-            self._versions = versions
-            if (
-                self._last
-                and self._last.champion.same_model(first)
-                and self._last.candidate.same_model(second)
-            ):
-                self._last.champion, self._last.candidate = (
-                    first,
-                    second,
-                )  # the collection of one was refreshed
+            self._versions, new = versions, Report(self.mode, self.share, first, second)
+            if self._last and self._last.difference(new) is None:
+                # The collection of one was refreshed.
+                self._last.champion, self._last.candidate = first, second
             else:
-                self._last = Report(self.mode, self.share, first, second)
+                self._last = new
         return self._last
 
 

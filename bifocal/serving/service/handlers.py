@@ -39,7 +39,6 @@ from bifocal.serving.service.schema import (
     Information,
     ItemDetails,
     ItemPage,
-    PhraseHeatmap,
     SearchRequest,
 )
 from bifocal.serving.service.settings import Settings
@@ -312,13 +311,7 @@ class Handlers:
             raise HTTPException(409, "this model cannot show where a phrase is")
         file, phrases = model.items.opener(row), split_phrases(text)
         decoded = await self.pictures.run(read_opened, model.pointer.decoder, file)
-        heatmaps = await self.threads.others.run(model.heatmaps, decoded, phrases)
-        found = [
-            PhraseHeatmap(*place.phrase, place.point, place.data_url(), place.probability)
-            if place.present
-            else PhraseHeatmap(*place.phrase, None, None, place.probability)
-            for place in heatmaps
-        ]
+        found = await self.threads.others.run(model.heatmaps, decoded, phrases)
         return Explanation(item_id, found)
 
     async def delete(self, item_id: str) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from bifocal.onnx.encoders import Embedder
-from bifocal.onnx.heatmaps import SIDE, peak
+from bifocal.onnx.heatmaps import SIDE, peak, scaled
 from bifocal.onnx.pointing import Pointer, open_pointer
 from bifocal.onnx.pointing.phrases import Phrase
 from bifocal.search.search import Search
@@ -26,6 +26,7 @@ from bifocal.serving.service.description import (
     newest_rows,
     summarize,
 )
+from bifocal.serving.service.schema import PhraseHeatmap
 
 Array = NDArray[Any]
 BLUR = SIDE / 40
@@ -40,32 +41,6 @@ class ModelVersion:
     model_hash: str
     number: int | None = None  # in the registry
     release: str | None = None  # hash
-
-
-@dataclass(frozen=True)
-class Heatmap:
-    """Place of a phrase in an image, see ``bifocal.onnx.pointing.Place``; ``values`` (96, 96) are
-    in [0, 1]."""
-
-    phrase: Phrase
-    values: NDArray[np.float32]
-    probability: float | None = None
-    present: bool = True
-
-    @property
-    def point(self) -> tuple[float, float]:
-        """Position of the highest value as fractions of the width and height; ties: nearest their
-        center."""
-        return peak(self.values)
-
-    def data_url(self) -> str:
-        """Return a PNG whose opacity is the blurred cube of the heatmap, so that low values hide
-        nothing."""
-        opacity = Image.fromarray((255 * self.values**3).round().astype(np.uint8))
-        opacity = opacity.filter(ImageFilter.GaussianBlur(BLUR))
-        buffer = BytesIO()
-        Image.merge("LA", (Image.new("L", opacity.size, 255), opacity)).save(buffer, "PNG")
-        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 class SearchRelease:
@@ -106,22 +81,31 @@ class SearchRelease:
         """Whether the model reads image files."""
         return "image" in self.embedder.inputs
 
-    def heatmaps(self, image: Any, phrases: Sequence[Phrase]) -> list[Heatmap]:
-        """Return the heatmap of each phrase. ``image`` is a file, or the output of the pointer's
-        ``decoder``."""
+    def heatmaps(self, image: Any, phrases: Sequence[Phrase]) -> list[PhraseHeatmap]:
+        """Return the place and heatmap of each phrase, without them if it is probably not there.
+        ``image`` is a file, or the output of the pointer's ``decoder``."""
         if self.pointer is None:
             raise ValueError("this model cannot show where a phrase is")
         places = self.pointer.locate(image, [phrase.text for phrase in phrases], SIDE)
         return [
-            Heatmap(phrase, scale(place.heatmap), place.probability, place.present)
+            PhraseHeatmap(
+                *phrase,
+                peak(place.heatmap) if place.present else None,
+                data_url(place.heatmap) if place.present else None,
+                place.probability,
+            )
             for phrase, place in zip(phrases, places, strict=True)
         ]
 
 
-def scale(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return values mapped linearly to [0, 1]; equal values become 0."""
-    low, high = values.min(), values.max()
-    return np.asarray((values - low) / (high - low if high > low else 1), dtype=np.float32)
+def data_url(heatmap: NDArray[np.float32]) -> str:
+    """Return a PNG whose opacity is the blurred cube of a heatmap scaled to [0, 1], so that low
+    values hide nothing."""
+    opacity = Image.fromarray((255 * scaled(heatmap) ** 3).round().astype(np.uint8))
+    opacity = opacity.filter(ImageFilter.GaussianBlur(BLUR))
+    buffer = BytesIO()
+    Image.merge("LA", (Image.new("L", opacity.size, 255), opacity)).save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 class RunSource:

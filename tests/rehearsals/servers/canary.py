@@ -154,7 +154,7 @@ def test_counts_of_two_replicas_and_of_a_killed_one_decide(
     salt = read_digest(get_version_number("bifocal", 2))
     for client, versions in clients.models.items():
         (version,) = versions
-        expected = 2 if ClientBucket.of(client, salt).is_within(SHARE) else 1
+        expected = 2 if ClientBucket.of(client, salt).position < SHARE else 1
         assert version.startswith(f"bifocal version {expected}"), client
     record = json.loads((tmp_path / "out/decision.json").read_text())
     counted = {arm: sum(record[f"counts_{arm}"]["searches"]) for arm in ("champion", "candidate")}
