@@ -18,6 +18,7 @@ from bifocal.durable import (
     release,
     write_json,
 )
+from bifocal.onnx.files import read_versioned
 from bifocal.progress import log_line
 from runtime.spec import flatten
 
@@ -30,7 +31,8 @@ CHECKPOINTS = "checkpoints"
 def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
     """Return the locked partial directory of ``final``; it keeps a killed run's files with the same
     ``fingerprint``."""
-    partial, text = partial_path(final), _json(fingerprint)
+    partial = partial_path(final)
+    text = json.dumps(fingerprint, sort_keys=True, default=str)
     file = partial / FINGERPRINT
     complete(final.parent)
     partial.mkdir(parents=True, exist_ok=True)
@@ -114,26 +116,10 @@ def change_manifest(changed: Change, artifact: Path) -> None:
 
 def read_manifest(artifact: Path) -> dict[str, Any]:
     """Return the manifest of a complete artifact."""
-    path = artifact / MANIFEST
     complete(artifact.parent)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{artifact} is missing or incomplete (it has no {MANIFEST}): run the stage that "
-            "writes it, or 'dvc repro'"
-        )
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{path} is not complete JSON ({error}): run the stage that writes it again"
-        ) from error
-    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
-    if version != SCHEMA_VERSION:
-        raise ValueError(
-            f"{path} has schema version {version}, expected "
-            f"{SCHEMA_VERSION}: run the stage that writes it again"
-        )
-    return manifest
+    hint = "run the stage that writes it, or 'dvc repro'"
+    values = read_versioned(artifact / MANIFEST, "complete artifact", SCHEMA_VERSION, hint)
+    return {"schema_version": SCHEMA_VERSION, **values}
 
 
 def check_files(artifact: Path) -> None:
@@ -187,7 +173,3 @@ def hash_files(root: Path, without: Container[str] = ()) -> dict[str, str]:
         ):
             files[name.as_posix()] = file_digest(path)
     return files
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)

@@ -63,7 +63,7 @@ def sources(component: Component) -> Closure:
 def source_hash(component: Component) -> str:
     """SHA-256 over the meaning of the component's source files, committed or not: without
     docstrings and comments."""
-    return _digest(dict(sources(component).files))
+    return json_digest([dict(sources(component).files)])
 
 
 def packages(component: Component) -> tuple[str, ...]:
@@ -112,11 +112,8 @@ def user_modules(values: Any) -> dict[str, Path]:
 def image_key(component: Component) -> str:
     """Key of a component in its image: sources and pinned versions, the same on every machine with
     these files."""
-    return _digest(source_hash(component), pinned_versions(packages(component), component.image))
-
-
-def _digest(*parts: object) -> str:
-    return json_digest(parts)
+    pins = pinned_versions(packages(component), component.image)
+    return json_digest([source_hash(component), pins])
 
 
 @cache

@@ -1,7 +1,6 @@
 """Pretrained encoders of ``bifocal index``, by name: folders of ONNX graphs; only an export of
 contrastive models needs torch."""
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -130,7 +129,8 @@ def encoder_folder(name: str, weights: Path | None) -> Path:
             f"{source} has no encoders: expected visual/model.onnx and textual/model.onnx, or "
             "open_clip_config.json and open_clip_model.safetensors"
         )
-    return _exported([file], lambda folder: export_towers(source, folder), "bifocal.export.towers")
+    place = kept("encoders", state_of(file), code=["bifocal.export.towers"])
+    return cached_folder(place, lambda folder: export_towers(source, folder))
 
 
 def torch_encoder(name: str, weights: Path | None) -> tuple[str, Path]:
@@ -225,9 +225,3 @@ def small_pointing() -> Path | None:
             f"{install('search', 'small', 'cpu')}, and run 'bifocal index' again"
         )
         return None
-
-
-def _exported(files: Sequence[Path], write: Callable[[Path], object], *code: str) -> Path:
-    """Return the folder in the user's cache that ``write`` makes of files by ``code``."""
-    key = (write.__qualname__, *map(state_of, files))
-    return cached_folder(kept("encoders", *key, code=code), write)

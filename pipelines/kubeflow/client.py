@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kfp import Client
 from kfp.client import KF_PIPELINES_SA_TOKEN_PATH, ServiceAccountTokenVolumeCredentials
@@ -132,22 +132,16 @@ def submit(text: str, target: Target) -> str:
         experiment_id(target.client),
         f"{NAME} {target.revision[:12]} {datetime.now(UTC):%Y-%m-%d %H-%M-%S}",
         pipeline_id=version.pipeline_id,
-        version_id=version.version_id,
+        version_id=version.pipeline_version_id,
         pipeline_root=target.resources.pipeline_root,
         service_account=target.resources.service_account,
     )
     return str(run.run_id)
 
 
-class PipelineVersion(NamedTuple):
-    """Reference of one version of the pipeline on the server."""
-
-    pipeline_id: str
-    version_id: str
-
-
-def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
-    """Upload the compiled pipeline as a version, unless the server has it already.
+def upload_version(client: Client, text: str, revision: str) -> Any:
+    """Upload the compiled pipeline as a version, unless the server has it already; return kfp's
+    description of it.
 
     Its name has the commit and a hash of the content, because KFP refuses a second version with the
     same name.
@@ -158,15 +152,10 @@ def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
         file.write_text(text)
         pipeline_id = _pipeline_id(client, file)
         page = client.list_pipeline_versions(pipeline_id, filter=_named(name))
-        versions: list[Any] = page.pipeline_versions or []
-        if not versions:
-            description = f"commit {revision}"
-            versions = [
-                client.upload_pipeline_version(
-                    str(file), name, pipeline_id, description=description
-                )
-            ]
-    return PipelineVersion(pipeline_id, versions[0].pipeline_version_id)
+        if page.pipeline_versions:
+            return page.pipeline_versions[0]
+        description = f"commit {revision}"
+        return client.upload_pipeline_version(str(file), name, pipeline_id, description=description)
 
 
 def _pipeline_id(client: Client, file: Path) -> str:

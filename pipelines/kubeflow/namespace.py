@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -88,8 +89,10 @@ def check_permissions(subject: PreflightSubject) -> Iterator[str]:
     user = f"system:serviceaccount:{namespace}:{account}"
     yield from _missing_rights(STEP, namespace, user)
     if subject.distributed:
+        kind = "trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes"
+        read = partial(kubernetes.CustomObjectsApi().get_cluster_custom_object, *kind)
         name = subject.resources.trainer.runtime
-        runtime = _found("ClusterTrainingRuntime", name, _read_runtime)
+        runtime = _found("ClusterTrainingRuntime", name, read)
         # The API answers no to everybody for the resources of a Trainer that is not installed.
         if runtime:
             yield runtime + ": install Kubeflow Trainer with its runtimes, or set nodes: 1"
@@ -156,13 +159,6 @@ def _may(namespace: str, right: str, verb: str, user: str | None) -> bool:
             namespace, review, _request_timeout=API_SECONDS
         )
     return bool(answer.status.allowed)
-
-
-def _read_runtime(name: str, **options: Any) -> Any:
-    api = kubernetes.CustomObjectsApi()
-    return api.get_cluster_custom_object(
-        "trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes", name, **options
-    )
 
 
 def _read_pod_default(name: str, namespace: str, **options: Any) -> Any:

@@ -167,7 +167,7 @@ def apply(
                 max_concurrency=schedule.max_concurrency,
                 no_catchup=not schedule.catch_up,
                 pipeline_id=version.pipeline_id,
-                version_id=version.version_id,
+                version_id=version.pipeline_version_id,
                 enabled=schedule.enabled,
                 pipeline_root=resources.pipeline_root,
                 service_account=resources.service_account,

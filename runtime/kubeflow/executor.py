@@ -92,22 +92,15 @@ class ExecutorInput:
             metadata[SCORES] = finite
         if PAGE in self.outputs and component.pages:
             metadata[PAGE] = {}
-            self._write_page(component.pages[0])
+            output, _, file = component.pages[0].partition("/")
+            self.outputs[PAGE].parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.outputs[output] / file, self.outputs[PAGE])
         self.output_file.parent.mkdir(parents=True, exist_ok=True)
-        outputs = {name: self._output_artifact(name, values) for name, values in metadata.items()}
-        write_json(self.output_file, {"artifacts": outputs})
-
-    def _write_page(self, page: str) -> None:
-        """Copy the file ``page`` of an output to the output ``page``, which is a file instead of a
-        directory."""
-        output, _, file = page.partition("/")
-        self.outputs[PAGE].parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(self.outputs[output] / file, self.outputs[PAGE])
-
-    def _output_artifact(self, name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "artifacts": [{**self._output_artifacts[name]["artifacts"][0], "metadata": metadata}]
+        outputs = {
+            name: {"artifacts": [{**self._output_artifacts[name]["artifacts"][0], "metadata": own}]}
+            for name, own in metadata.items()
         }
+        write_json(self.output_file, {"artifacts": outputs})
 
 
 def run_from_executor_input(component: Component, text: str) -> dict[str, float]:

@@ -79,7 +79,7 @@ def promotion_lock(model: str, timeout: float) -> Iterator[None]:
             del _held[model]
             stopped.set()
             renewal.join()
-            _release(client, run_id, number, "holder")
+            _log_once(client, run_id, f"{RELEASED}.{number:06d}", "holder")
 
 
 def check_lock(model: str) -> None:
@@ -102,7 +102,7 @@ def remove_lock(model: str) -> str:
             raise ValueError(
                 f"nobody holds the promotion lock of {model}: no promotion is running or was killed"
             )
-        _release(client, run_id, holder.number, "user")
+        _log_once(client, run_id, f"{RELEASED}.{holder.number:06d}", "user")
     return holder.name
 
 
@@ -142,10 +142,6 @@ def _renew(client: mlflow.MlflowClient, run_id: str, number: int, stopped: threa
     while not stopped.wait(LEASE_SECONDS / 3):
         with suppress(MlflowException):  # a server that stays down ends the lease
             client.set_tag(run_id, f"{EXPIRES}.{number:06d}", str(time.time() + LEASE_SECONDS))
-
-
-def _release(client: mlflow.MlflowClient, run_id: str, number: int, by: str) -> None:
-    _log_once(client, run_id, f"{RELEASED}.{number:06d}", by)
 
 
 def log_record(model: str, kind: str, value: str, number: int | None = None) -> None:

@@ -213,8 +213,11 @@ def log_release(
             raise version.lost("run")
         _check_model(version, release, hash_of_files(version.graph_files(Path(folder) / "model")))
         present = version_tags(version).get(RELEASE_TAG)
-        if present and _read_release(version, present, Path(folder) / "present").equals(release):
-            return False
+        if present:
+            place = f"{FOLDER}/{present}/{DESCRIPTION}"
+            file = version.download_file(place, Path(folder) / "present")
+            if Release.read(file.parent).equals(release):
+                return False
         logged = version.has_file(f"{target}/{DESCRIPTION}")
         if not logged:
             client.log_artifacts(version.run_id, str(collection), f"{target}/{COLLECTION}")
@@ -314,10 +317,6 @@ def released_items(version: RegisteredVersion) -> frozenset[tuple[str, str]]:
     return frozenset(
         (name, content) for name, content, gone in rows if not gone and name not in deleted
     )
-
-
-def _read_release(version: RegisteredVersion, digest: str, folder: Path) -> Release:
-    return Release.read(version.download_file(f"{FOLDER}/{digest}/{DESCRIPTION}", folder).parent)
 
 
 def _check_model(version: RegisteredVersion, release: Release, model: str) -> None:

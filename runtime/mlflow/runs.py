@@ -58,20 +58,17 @@ CONTEXT_TAG = "mlflow.data.context"
 
 
 class RetryQueue:
-    """Sends each request at once, or after ``retry_delay`` seconds with a later request or
-    ``flush`` while the server is down; permanent errors are raised, see ``is_transient``.
+    """Sends each request to MLflow at once, or after ``retry_delay`` seconds with a later request
+    or ``flush`` while the server is down; permanent errors are raised.
     """
 
     def __init__(
         self,
-        name: str,
-        is_transient: Callable[[Exception], bool],
         retry_delay: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.name, self.is_transient, self.retry_delay = name, is_transient, retry_delay
-        self.clock, self.sleep = clock, sleep
+        self.retry_delay, self.clock, self.sleep = retry_delay, clock, sleep
         self._pending: deque[Callable[[], object]] = deque()
         self._retry_at = 0.0
 
@@ -89,7 +86,7 @@ class RetryQueue:
         dropped = len(self._pending)
         if dropped:
             log_line(
-                f"{self.name} is still down: {dropped} requests are dropped; "
+                f"MLflow is still down: {dropped} requests are dropped; "
                 "the artifact's manifest and tables have their values"
             )
         self._pending.clear()
@@ -101,12 +98,12 @@ class RetryQueue:
             try:
                 self._pending[0]()
             except Exception as error:
-                if not self.is_transient(error):
+                if not _is_transient(error):
                     self._pending.popleft()
                     raise
                 if self.clock() >= self._retry_at:
                     log_line(
-                        f"{self.name} does not answer; the stage continues, "
+                        f"MLflow does not answer; the stage continues, "
                         f"{len(self._pending)} requests are pending"
                     )
                 self._retry_at = self.clock() + self.retry_delay
@@ -124,7 +121,7 @@ def _is_transient(error: Exception) -> bool:
     return isinstance(error, OSError)
 
 
-_queue = RetryQueue("MLflow", _is_transient)
+_queue = RetryQueue()
 
 
 def _submit_file(name: str, send: Callable[[], object]) -> None:

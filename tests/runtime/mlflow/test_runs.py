@@ -40,13 +40,7 @@ class Server:
 
 
 def make_queue(server: Server) -> RetryQueue:
-    return RetryQueue(
-        "server",
-        lambda error: isinstance(error, OSError),
-        DELAY,
-        clock=lambda: server.now,
-        sleep=server.sleep,
-    )
+    return RetryQueue(DELAY, clock=lambda: server.now, sleep=server.sleep)
 
 
 def test_requests_of_an_outage_are_sent_in_order_before_later_ones() -> None:
