@@ -13,7 +13,7 @@ import yaml
 from cluster import SMALL, Cluster
 
 MODEL = "bifocal"
-NAMESPACE, CLIENTS, KEY = "search", "search-clients", "key-of-a-client"
+NAMESPACE, CLIENTS, KEY = "search", "search-clients", "key-3b1f09c27d5a48e6b0c4-of-a-client"
 PROXY = "docker.io/nginxinc/nginx-unprivileged:stable"
 WAIT_SECONDS = 900.0
 BETTER = ("--recipe", "tests/cluster/better.yaml")

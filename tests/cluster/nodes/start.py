@@ -241,8 +241,10 @@ class Cluster:
         (node.state / "net.d").mkdir(parents=True)
         _write(node.state / "net.d/10-nodes.conflist", _network(node))
         socket = node.state / "containerd.sock"
-        default = json.loads(run("ctr", "oci", "spec", env=self.environment))
-        _write(node.state / "spec.json", default | {"mounts": default["mounts"] + mounts()})
+        specification = json.loads(run("ctr", "oci", "spec", env=self.environment))
+        specification["mounts"] += mounts()
+        del specification["process"]["rlimits"]
+        _write(node.state / "spec.json", specification)
         (node.state / "containerd.toml").write_text(_containerd(node, self.programs))
         _write(node.state / "kubelet.yaml", _kubelet(node, self.cgroup))
         containerd = ("containerd", "--config", node.state / "containerd.toml")
