@@ -18,7 +18,6 @@ from bifocal.durable import (
     release,
     write_json,
 )
-from bifocal.onnx.files import read_versioned
 from bifocal.progress import log_line
 from runtime.spec import flatten
 
@@ -116,10 +115,26 @@ def change_manifest(changed: Change, artifact: Path) -> None:
 
 def read_manifest(artifact: Path) -> dict[str, Any]:
     """Return the manifest of a complete artifact."""
+    path = artifact / MANIFEST
     complete(artifact.parent)
-    hint = "run the stage that writes it, or 'dvc repro'"
-    values = read_versioned(artifact / MANIFEST, "complete artifact", SCHEMA_VERSION, hint)
-    return {"schema_version": SCHEMA_VERSION, **values}
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{artifact} is missing or incomplete (it has no {MANIFEST}): run the stage that "
+            "writes it, or 'dvc repro'"
+        )
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not complete JSON ({error}): run the stage that writes it again"
+        ) from error
+    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"{path} has schema version {version}, expected "
+            f"{SCHEMA_VERSION}: run the stage that writes it again"
+        )
+    return manifest
 
 
 def check_files(artifact: Path) -> None:

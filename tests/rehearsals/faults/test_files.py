@@ -65,8 +65,8 @@ DAMAGES: list[tuple[Callable[[Path], None], str, str, str]] = [
         artifacts.MANIFEST,
         "schema version 99, expected 1",
     ),
-    (Path.unlink, "manifest deleted", artifacts.MANIFEST, "holds no complete artifact"),
-    (truncate, "manifest cut to half", artifacts.MANIFEST, "manifest.json is damaged"),
+    (Path.unlink, "manifest deleted", artifacts.MANIFEST, "is missing or incomplete"),
+    (truncate, "manifest cut to half", artifacts.MANIFEST, "manifest.json is not complete JSON"),
 ]
 
 
