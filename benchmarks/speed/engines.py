@@ -1,7 +1,7 @@
 """What do an index of the project and LanceDB cost and find?
 
-    python -m benchmarks run speed.engines [--items 2000000] [--dimension 256] [--factory
-    IVF4096,SQ8] [--folder FOLDER]
+    python -m benchmarks run speed.engines [--items 2000000] [--dimension 256] [--factory FACTORY]
+    [--folder FOLDER]
 
 The items and queries are drawn as in speed.search. LanceDB imports the files of
 ``bifocal export --format parquet``. 300 queries choose the effort of an engine, the number of lists
@@ -32,6 +32,7 @@ from benchmarks.speed.search import Distribution, Vectors, basis_of, embeddings
 from bifocal.search import SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.exports import export_collection
+from bifocal.search.index.approximate import choose_factory
 from bifocal.search.index.build import IndexSettings, build_index
 from bifocal.search.trained_model import COLLECTION
 
@@ -135,7 +136,9 @@ def main() -> None:
     )
     parser.add_argument("--items", type=int, default=2_000_000)
     parser.add_argument("--dimension", type=int, default=256)
-    parser.add_argument("--factory", default="IVF4096,SQ8", help="index_factory string of faiss")
+    parser.add_argument(
+        "--factory", help="index_factory string of faiss; by default what the project chooses"
+    )
     parser.add_argument(
         "--folder", type=Path, help="for 10 GB of files; by default a temporary folder"
     )
@@ -146,6 +149,11 @@ def main() -> None:
         search(kind, Path(folder), Path(queries), int(effort))
         return
     report, shape = Report("speed.engines"), f"{options.items:,} x {options.dimension}"
+    default = IndexSettings()
+    factory = options.factory or choose_factory(
+        options.items, options.dimension, default.memory_mb, default.latency_ms
+    )
+    assert factory is not None, "the project compares all vectors of so few items: give --factory"
     images, captions = embeddings(None)
     basis = basis_of(images, options.dimension)
     items, texts = Distribution(images, basis), Distribution(captions, basis)
@@ -161,11 +169,11 @@ def main() -> None:
         truth = best[:CHOICE], best[CHOICE:]
 
         start, cpu = time.perf_counter(), time.process_time()
-        index = build_index(exact, IndexSettings(options.factory, recall=WANTED), asked[0])
-        _built(report, f"{shape}, {options.factory}", start, cpu)
+        index = build_index(exact, IndexSettings(factory, recall=WANTED), asked[0])
+        _built(report, f"{shape}, {factory}", start, cpu)
         (folder / "index").mkdir()
         index.write(folder / "index")
-        compare(report, f"{shape}, {options.factory}", "project", folder / "index", asked, truth)
+        compare(report, f"{shape}, {factory}", "project", folder / "index", asked, truth)
 
         export_collection(Collection.open(folder / "run" / COLLECTION), folder / "export")
         exported = ds.dataset(folder / "export" / "items.parquet")
