@@ -9,7 +9,7 @@ from runtime.process import under_torchrun
 from runtime.s3.remote_files import download_user_files, source_digests
 from runtime.s3.storage import Storage
 from runtime.s3.uri import cache_path, is_remote
-from runtime.shards import artifact_name
+from runtime.shards import LISTING, artifact_name, parse_shard
 from runtime.spec import Component
 from runtime.stage import Job
 
@@ -47,17 +47,23 @@ def stage_job(
     section = {"seed": local["seed"], component.name: local[component.name]}
     params = parameters.validate(section, [component])[component.name]
     unused = params.unused_inputs
+    inputs = {name: workspace.folder / name for name in component.inputs if name not in unused}
+    if shard is not None and component.listed_paths:
+        number, count = parse_shard(shard, 0)
+        if number:
+            name = artifact_name(component.outputs[0], f"0/{count}")
+            inputs[LISTING] = workspace.folder / name
     return Job(
         component,
         params,
-        inputs={name: workspace.folder / name for name in component.inputs if name not in unused},
+        inputs=inputs,
         outputs={
             name: workspace.folder / (artifact_name(name, shard) if shard else name)
             for name in component.outputs
         },
         values=values,
         arguments={"shard": shard} if shard else {},
-        sources=source_digests(values, component),
+        sources={} if LISTING in inputs else source_digests(values, component),
     )
 
 

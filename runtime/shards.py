@@ -8,21 +8,23 @@ from typing import Any, TypeVar
 from runtime import artifacts
 
 T = TypeVar("T")
+LISTING = "listing"
+"""Input of a shard: the output of shard 0, which lists the items of all shards."""
 EQUAL_KEYS = ("component", "parameters", "inputs", "code", "packages")
 """Keys of the manifest that all shards must share."""
 
 
-def parse_shard(shard: str) -> tuple[int, int]:
+def parse_shard(shard: str, first: int = 1) -> tuple[int, int]:
     """Return the number and the count of a shard."""
     number, _, count = shard.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+    if not (number.isdecimal() and count.isdecimal() and first <= int(number) <= int(count) > 0):
         raise ValueError(f"--shard {shard!r}: expected i/n with i from 1 to n, such as 2/4")
     return int(number), int(count)
 
 
 def artifact_name(artifact: str, shard: str) -> str:
     """Name of the artifact that a shard writes instead of ``artifact``."""
-    return "{}-{}-of-{}".format(artifact, *parse_shard(shard))
+    return "{}-{}-of-{}".format(artifact, *parse_shard(shard, 0))
 
 
 def items_of_shard(items: Sequence[T], shard: str) -> Sequence[T]:

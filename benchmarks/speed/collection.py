@@ -44,7 +44,7 @@ def embed(photos: Path, target: Path, previous: Path | None = None) -> None:
     source = files_source(photos, target)
     opened = None if previous is None else Collection.open(previous)
     CollectionEmbedder(ONNX, "demo", source, opened, max_pixels=SIZE * SIZE, regions=False).write(
-        target, source.entries
+        target
     )
 
 

@@ -46,7 +46,7 @@ def embed(model: Path, photographs: Path, target: Path, previous: Path | None = 
     """Write the collection of a folder."""
     former = None if previous is None else Collection.open(previous)
     source = files_source(photographs, target)
-    CollectionEmbedder(model, "new", source, former, regions=False).write(target, source.entries)
+    CollectionEmbedder(model, "new", source, former, regions=False).write(target)
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -28,6 +27,7 @@ from bifocal.search.collection.format import (
     read_items,
     shard_name,
     stored_states,
+    without,
 )
 from bifocal.search.index.files import KEYWORDS
 from bifocal.search.index.index import SearchIndex
@@ -53,10 +53,7 @@ def delete_from_collection(change: Change, directory: Path, item_ids: Sequence[s
     table = _tombstones(items, gone)
     change.write(directory / ITEMS, partial(pq.write_table, table))
     if (directory / STATES).is_file():
-        states = stored_states(directory)
-        kept = states.filter(
-            pc.invert(pc.is_in(states["item_id"], value_set=pa.array(item_ids, pa.string())))
-        )
+        kept = without(stored_states(directory), item_ids)
         change.write(directory / STATES, partial(pq.write_table, kept))
     deleted = int(table["deleted"].to_numpy().sum())
     description = replace(description, items=len(table) - deleted, deleted=deleted)

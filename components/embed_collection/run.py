@@ -4,6 +4,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from bifocal.datasets import read_dataset
 from bifocal.onnx.encoders import scores_pairs
 from bifocal.search.collection.collection import Collection
@@ -11,11 +13,12 @@ from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.format import DESCRIPTION
 from bifocal.search.collection.presence import with_unknown
 from bifocal.search.collection.sources import dataset_source, files_source
+from components.embed_collection.listing import read_source, write_source
 from components.embed_collection.spec import EmbedCollectionParams
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.s3.remote_files import address_of_copy
 from runtime.s3.remote_images import remote_source
-from runtime.shards import items_of_shard, parse_shard
+from runtime.shards import parse_shard
 
 if TYPE_CHECKING:
     from bifocal.features import FeatureStore
@@ -33,10 +36,11 @@ def run(
     collection: Path,
     features: Path | None = None,
     previous: Path | None = None,
+    listing: Path | None = None,
     shard: str = "1/1",
 ) -> dict[str, float]:
     """Write the collection and return its counts and rates; ``shard`` is ``"2/4"`` for only the
-    second quarter.
+    second quarter of a ``listing``, which shard ``"0/4"`` writes.
 
     In the flow ``refresh``, ``features`` is None, because another run trained the model. In a flow,
     ``previous``, the collection of the champion's release, replaces ``params.previous``.
@@ -48,7 +52,11 @@ def run(
             "late_interaction, which ends without a collection, or train a dual encoder such "
             "as SMILE or BEAN"
         )
-    if params.source is None:
+    ids = None
+    if listing is not None:
+        source = read_source(listing, collection, shard, params.source, dataset)
+        ids = pa.array([entry.item_id for entry in source.entries], pa.string())
+    elif params.source is None:
         source = dataset_source(dataset, read_dataset(dataset), PLACE)
     elif address := address_of_copy(params.source):
         source = remote_source(address, params.source, collection)
@@ -57,8 +65,13 @@ def run(
     known = previous or params.previous
     if previous is not None and not (previous / DESCRIPTION).is_file():
         known = None  # the flow retrain before the first champion
-    former = None if known is None else Collection.open(known)
-    source = with_unknown(source, former, prune=params.prune)
+    former = None if known is None else Collection(known, ids)
+    if listing is None:
+        source = with_unknown(source, former, prune=params.prune)
+    number, count = parse_shard(shard, 0)
+    if number == 0:
+        write_source(source, collection, count)
+        return {"items": len(source.entries)}
     # Opened when the model needs it: a model of images does not.
     stored = (
         None
@@ -80,9 +93,7 @@ def run(
         regions=params.regions,
         feature_bytes=params.feature_bytes,
     )
-    return embedder.write(
-        collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1
-    )
+    return embedder.write(collection)
 
 
 def _open_features(directory: Path) -> "FeatureStore":

@@ -106,7 +106,7 @@ def index_folder(
         feature_bytes=feature_bytes,
     )
     start = time.perf_counter()
-    counts = embedder.write(partial, source.entries)
+    counts = embedder.write(partial)
     seconds = time.perf_counter() - start
     built = _index(Collection.open(partial), None if bank is None else HubnessBank.read(bank))
     if bank is None and len(built) >= MIN_ITEMS:

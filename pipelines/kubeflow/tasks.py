@@ -17,6 +17,7 @@ from runtime.identity import image_key
 from runtime.kubeflow.executor import CODE, PAGE, PARAMETERS, SCORES
 from runtime.kubeflow.node import SETTINGS, NodeSettings
 from runtime.process import processes_of_one_machine
+from runtime.shards import LISTING
 from runtime.spec import Component
 
 RUN_ID = "KFP_RUN_ID"
@@ -113,6 +114,9 @@ class TaskFactory:
             or not component.typed(section, self.seed).shardable
         ):
             return self(component, section, **inputs)
+        if component.listed_paths:
+            listed = self(component, section, **inputs, shard=f"0/{step.shards}")
+            inputs[LISTING] = listed.output
         shards = {
             f"shard_{number}": self(
                 component, section, **inputs, shard=f"{number}/{step.shards}"

@@ -14,6 +14,7 @@ from runtime import artifacts, identity, parameters, shared_store
 from runtime.process import is_main_process
 from runtime.s3.remote_files import download_user_files, source_digests
 from runtime.s3.uri import is_remote
+from runtime.shards import LISTING
 from runtime.spec import Component, replace_values
 
 MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}
@@ -119,7 +120,7 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
     if component.has_parameters:
         message.arguments.pop(VERSIONS, None)  # only for Kubeflow's cache key
     inputs, values = dict(message.inputs), message.values
-    sources = source_digests(values, component)
+    sources = {} if LISTING in inputs else source_digests(values, component)
     if component.has_parameters and USER_FILES in inputs:
         sources[USER_FILES] = artifacts.artifact_hash(inputs[USER_FILES])
         values = _with_fetched_files(

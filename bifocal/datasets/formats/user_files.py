@@ -58,7 +58,7 @@ class UserFiles:
     is_unpacked: bool = False
     unread: Sequence[str] = ()  # tables and archives that could not be read, or not whole
     by_table: bool = False  # a table was named, and names the images
-    unread_captions: frozenset[str] = frozenset()  # images whose text or JSON file cannot be read
+    unread_captions: Sequence[str] = ()  # images whose text or JSON file cannot be read
 
 
 def read_user_files(source: Path, target: Path, how: Reading) -> UserFiles:
@@ -165,7 +165,7 @@ class _Reader:
 
     def finish(self, *, is_table: bool = False) -> UserFiles:
         """Return the images and rows; print what was not used."""
-        rows, how, folder, unread_captions = CaptionRows(), self.how, self.folder, frozenset[str]()
+        rows, how, folder, unread_captions = CaptionRows(), self.how, self.folder, list[str]()
         if not folder.images and not is_table:
             self.unused += unused_files(folder, ())
             raise ValueError(self._without(f"has no images: expected {EXPECTED}", self.rejected))
@@ -180,9 +180,7 @@ class _Reader:
             beside, used = read_sidecars(folder, is_captioned=has_captions, by_key=self.is_tar)
             roles = {"image": IMAGE, "caption": CAPTION}
             columns = choose_columns(beside.columns, roles, "", REQUIRED, REQUIRED)
-            unread_captions = frozenset(
-                each.entry for each in beside.rejected if not each.intentional
-            )
+            unread_captions = [each.entry for each in beside.rejected if not each.intentional]
             rows.add_table(beside, columns, folder, needs_captions=how.needs_captions)
             self.unused += unused_files(folder, self.used | used)
         if how.needs_captions and not (chosen or rows.captions):

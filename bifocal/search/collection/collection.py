@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -17,9 +18,11 @@ from bifocal.onnx.files import read_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
     FEATURES,
+    FIELDS,
     ITEMS,
     REGIONS,
     REJECTED,
+    STATES,
     UNPACKED,
     VECTORS,
     Description,
@@ -28,7 +31,6 @@ from bifocal.search.collection.format import (
     shard_name,
     stored_states,
     values_of,
-    write_states,
 )
 from bifocal.search.item_ids import ItemIds
 from bifocal.search.vectors import Vectors
@@ -43,13 +45,13 @@ class CollectionRegions(NamedTuple):
 
 
 class Collection:
-    """A written collection whose vectors stay on disk; vector k of row k is zero for a deleted
-    item."""
+    """A written collection, or its items with some ``ids``; its vectors stay on disk; vector k of
+    row k is zero for a deleted item."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, ids: pa.Array | None = None) -> None:
+        self.directory, self._chosen = directory, ids
         self.description = Description.read(directory / DESCRIPTION)
-        self.items: pa.Table = read_items(directory / ITEMS)
+        self.items: pa.Table = read_items(directory / ITEMS, ids)
         shard, row = (values_of(self.items, name) for name in ("shard", "row"))
         self._shard, self._row = shard, row
         self._check_rows()
@@ -98,6 +100,15 @@ class Collection:
         """(N,), True for tombstones."""
         deleted: NDArray[np.bool_] = values_of(self.items, "deleted")
         return deleted
+
+    def states(self) -> NDArray[np.int64]:
+        """Return the states (N, 4) of the image files; ``UNKNOWN`` if they are not stored."""
+        table = stored_states(self.directory, self._chosen)
+        rows = pc.index_in(self.items.column("item_id"), value_set=table.column("item_id"))
+        columns: list[Any] = [
+            table.column(name).take(rows).fill_null(0).to_numpy() for name in FIELDS
+        ]
+        return np.stack(columns, axis=1)
 
     def image(self, row: int) -> Path | str | None:
         """Return the file or the address of an item's image; None if its corpus publishes only
@@ -182,12 +193,14 @@ class Collection:
         valid = (shard >= 0) & (shard < len(counts)) & (row >= 0)
         valid[valid] &= row[valid] < counts[shard[valid]]
         places = np.cumsum([0, *counts])[np.where(valid, shard, 0)] + row
+        places -= places.min(initial=counts.sum())
         if not valid.all() or np.bincount(places).max(initial=0) > 1:
             raise ValueError(
                 f"{self.directory / ITEMS} refers to vectors that the shards do not have, or "
                 "to one vector twice: embed the collection again"
             )
-        if (live.sum(), (~live).sum()) != (self.description.items, self.description.deleted):
+        stated = self.description.items, self.description.deleted
+        if self._chosen is None and (live.sum(), (~live).sum()) != stated:
             raise ValueError(
                 f"{self.directory / ITEMS} has {live.sum()} items and {(~live).sum()} "
                 f"tombstones, but {DESCRIPTION} states {self.description.items} and "
@@ -196,45 +209,48 @@ class Collection:
 
 
 def merge_collections(parts: Sequence[Path], target: Path) -> Description:
-    """Write one collection of all parts, in order; their files are linked."""
-    opened = [Collection.open(part) for part in parts]
-    first = opened[0].description
-    tables, shards = [], list[int]()
-    for collection in opened:
-        theirs = collection.description
-        for key in ("model", "root", "dimension", "region_dimension", "backbone"):
-            if getattr(theirs, key) != getattr(first, key):
-                raise ValueError(
-                    f"{collection.directory} and {opened[0].directory} differ in their {key}: "
-                    f"{getattr(theirs, key)} and {getattr(first, key)}"
-                )
-        for folder in first.folders:
-            for path in sorted((collection.directory / folder).glob("*.npy")):
-                number, _, suffix = path.name.partition(".")
-                link(path, target / folder / f"{shard_name(int(number) + len(shards))}.{suffix}")
-        for path in (collection.directory / UNPACKED).rglob("*"):
-            if path.is_file():
-                link(path, target / path.relative_to(collection.directory))
-        tables.append(_shifted(collection, len(shards)))
-        shards += theirs.shards
-    table = pa.concat_tables(tables, promote_options="permissive")
-    deleted = table.column("deleted").to_numpy()
-    # Tombstones stay at the end, as in a collection of one machine.
-    table = table.take(np.argsort(deleted, kind="stable"))
-    pq.write_table(table, target / ITEMS)
-    write_states(target, pa.concat_tables(map(stored_states, parts)))
-    pq.write_table(
-        pa.concat_tables(pq.read_table(part / REJECTED) for part in parts), target / REJECTED
-    )
-    merged = replace(
-        first,
-        shards=tuple(shards),
-        items=int((~deleted).sum()),
-        deleted=int(deleted.sum()),
-        rejected=sum(collection.description.rejected for collection in opened),
-    )
+    """Write one collection of all parts, in order: their tables one after the other, and links to
+    their other files."""
+    described = [Description.read(part / DESCRIPTION) for part in parts]
+    first, shards, gone = described[0], list[int](), list[pa.Table]()
+    schemas = [pq.read_schema(part / ITEMS) for part in parts]
+    empty = pa.unify_schemas(schemas, promote_options="permissive").empty_table()
+    with pq.ParquetWriter(target / ITEMS, empty.schema) as items:
+        for part, theirs in zip(parts, described, strict=True):
+            for key in ("model", "root", "dimension", "region_dimension", "backbone"):
+                if getattr(theirs, key) != getattr(first, key):
+                    raise ValueError(
+                        f"{part} and {parts[0]} differ in their {key}: {getattr(theirs, key)} and "
+                        f"{getattr(first, key)}"
+                    )
+            for folder in first.folders:
+                for path in sorted((part / folder).glob("*.npy")):
+                    number, _, suffix = path.name.partition(".")
+                    name = f"{shard_name(int(number) + len(shards))}.{suffix}"
+                    link(path, target / folder / name)
+            for path in (part / UNPACKED).rglob("*"):
+                if path.is_file():
+                    link(path, target / path.relative_to(part))
+            moved = _shifted(Collection.open(part), len(shards))
+            table = pa.concat_tables([empty, moved], promote_options="permissive")
+            items.write_table(table.filter(pc.invert(table.column("deleted"))))
+            gone.append(table.filter(table.column("deleted")))
+            shards += theirs.shards
+        # Tombstones stay at the end, as in a collection of one machine.
+        items.write_table(pa.concat_tables(gone))
+    for name in (STATES, REJECTED):
+        files = [part / name for part in parts if (part / name).is_file()]
+        if files:
+            with pq.ParquetWriter(target / name, pq.read_schema(files[0])) as joined:
+                for file in files:
+                    joined.write_table(pq.read_table(file))
+    counts = {
+        key: sum(getattr(theirs, key) for theirs in described)
+        for key in ("items", "deleted", "rejected")
+    }
+    merged = replace(first, shards=tuple(shards), **counts)
     merged.write(target / DESCRIPTION)
-    return Collection.open(target).description
+    return merged
 
 
 def _shifted(collection: Collection, shards: int) -> pa.Table:

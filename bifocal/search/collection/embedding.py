@@ -64,11 +64,10 @@ class CollectionEmbedder:
     regions: bool = True
     feature_bytes: int = FEATURE_BYTES
 
-    def write(
-        self, directory: Path, entries: Sequence[Entry], first_shard: bool = True
-    ) -> dict[str, float]:
-        """Write all images or one machine's share and return counts and rates; resume after the
-        last complete shard."""
+    def write(self, directory: Path) -> dict[str, float]:
+        """Write the collection and return counts and rates; resume after the last complete
+        shard."""
+        entries = self.source.entries
         vectors, identity = (
             self._open_model(),
             ModelIdentity(self.name, None, model_hash(self.onnx)),
@@ -99,7 +98,7 @@ class CollectionEmbedder:
         start = time.perf_counter()
         run.embed()
         seconds = time.perf_counter() - start
-        finished = self._finish(run, first_shard)
+        finished = self._finish(run)
         return {
             "items": finished.items,
             "embedded": run.embedded,
@@ -129,10 +128,10 @@ class CollectionEmbedder:
             )
         return vectors
 
-    def _finish(self, run: "_Run", first_shard: bool) -> Description:
+    def _finish(self, run: "_Run") -> Description:
         """Write the rejected images, the tombstones and the tables."""
         source, entries = self.source, run.entries
-        rejected = [*(source.rejected if first_shard else ()), *run.problems, *run.unread]
+        rejected = [*source.rejected, *run.problems, *run.unread]
         total = len(entries) + len(rejected) - len(run.problems)
         if len(rejected) > self.max_rejected_fraction * total:
             raise ValueError(
@@ -141,15 +140,13 @@ class CollectionEmbedder:
                 f"{_first(rejected)}. Repair them or raise max_rejected_fraction"
             )
         source.keep(entries)
-        listed = [entry.item_id for entry in source.entries] if first_shard else None
         broken = {image for image, _ in run.problems}
         if not source.prune:
             former_rows = zip(entries, run.update.rows, strict=True)
             known = {_name(entry) for entry, row in former_rows if row >= 0}
             check_lost([problem for problem in run.problems if problem[0] in known], known)
-        gone = run.update.gone(
-            listed, [entry.item_id for entry in entries if _name(entry) in broken]
-        )
+        lost = [entry.item_id for entry in entries if _name(entry) in broken]
+        gone = run.update.tombstones(source.gone, lost)
         metadata = with_origins(source, entries, run.update.dates())
         captions = source.captions
         if self.previous is not None:
@@ -157,16 +154,13 @@ class CollectionEmbedder:
             if metadata is not None:
                 metadata, misfits = with_former_types(metadata, former)
                 rejected += misfits
-            unknown = {
-                entry.item_id
-                for entry in entries
-                if entry.kept or source.unread or entry.item_id in source.unread_captions
-            }
+            unknown = {entry.item_id for entry in entries if entry.kept or source.unread}
+            unknown.update(source.unread_captions)
             captions, metadata = with_former_values(captions, metadata, former, unknown)
         for image, reason in rejected:
             run.writer.reject(image, reason)
         finished = run.writer.finish(captions, metadata, gone, [entry.item_id for entry in entries])
-        if not finished.items and len(entries) == len(source.entries):
+        if not finished.items and source.is_whole:
             raise ValueError(
                 f"no image of {source.root} can be embedded. The first problems: "
                 f"{_first([*run.problems, *source.rejected])}"

@@ -149,16 +149,37 @@ class Description:
         return description
 
 
-def read_table(file: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a table; ``pyarrow.parquet.read_table`` imports pandas, which takes half a second."""
-    return read_whole(file, lambda path: pq.ParquetFile(path).read(columns))
+def read_table(
+    file: Path, columns: list[str] | None = None, ids: pa.Array | None = None
+) -> pa.Table:
+    """Read a table, or its rows of some items, one batch after the other.
+    ``pyarrow.parquet.read_table`` imports pandas, which takes half a second."""
+
+    def read(path: Path) -> pa.Table:
+        opened = pq.ParquetFile(path)
+        if ids is None:
+            return opened.read(columns)
+        found = (
+            batch.filter(pc.is_in(batch.column("item_id"), value_set=ids))
+            for group in range(opened.num_row_groups)  # of several, all would stay in memory
+            for batch in opened.iter_batches(row_groups=[group])
+        )
+        return pa.Table.from_batches([batch for batch in found if len(batch)], opened.schema_arrow)
+
+    return read_whole(file, read)
 
 
-def read_items(file: Path) -> pa.Table:
+def without(items: pa.Table, ids: Sequence[str]) -> pa.Table:
+    """Return the rows of items, or of their states, that have other ids."""
+    named = pc.is_in(items.column("item_id"), value_set=pa.array(ids, pa.string()))
+    return items.filter(pc.invert(named))
+
+
+def read_items(file: Path, ids: pa.Array | None = None) -> pa.Table:
     """Read ``items.parquet``, with the columns of ``ITEMS_SCHEMA`` first."""
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; the folder holds no complete collection")
-    table = read_table(file)
+    table = read_table(file, ids=ids)
     for expected in ITEMS_SCHEMA:
         if expected.name not in table.column_names:
             raise ValueError(f"{file} has no column {expected.name!r}: embed the collection again")
@@ -221,19 +242,8 @@ def write_states(directory: Path, items: pa.Table) -> None:
         pq.write_table(known, directory / STATES)
 
 
-def stored_states(directory: Path) -> pa.Table:
+def stored_states(directory: Path, ids: pa.Array | None = None) -> pa.Table:
     """Return the stored states of a collection's items, with ``STATES_SCHEMA``; no rows if none are
     stored."""
     file = directory / STATES
-    return (
-        pq.read_table(file, schema=STATES_SCHEMA) if file.is_file() else STATES_SCHEMA.empty_table()
-    )
-
-
-def read_states(directory: Path, item_ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the states (N, 4) of a collection's items by their ids; ``UNKNOWN`` if they are not
-    stored."""
-    table = stored_states(directory)
-    rows = pc.index_in(item_ids, value_set=table.column("item_id"))
-    columns: list[Any] = [table.column(name).take(rows).fill_null(0).to_numpy() for name in FIELDS]
-    return np.stack(columns, axis=1)
+    return read_table(file, ids=ids) if file.is_file() else STATES_SCHEMA.empty_table()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from bifocal.datasets.base import META
 from bifocal.datasets.tables import one_type, with_type
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import TIME
+from bifocal.search.collection.format import TIME, without
 from bifocal.search.collection.sources import Entry, Source
 
 FULL, GONE = "has files", "gone"
@@ -21,7 +21,8 @@ MANY = 5
 
 
 def with_unknown(source: Source, previous: Collection | None, *, prune: bool = False) -> Source:
-    """Return a source with those items of a previous collection that may still be there.
+    """Return a source with the items of a previous collection that may still be there, and those
+    that are ``gone``.
 
     An image that is not listed is unknown below a folder that cannot be listed, below one that is
     empty, such as a place where no disk is mounted, and in a table that was not read whole. Many
@@ -30,11 +31,12 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
     Raises:
         ValueError: an archive cannot be read, and the collection has images of it.
     """
-    if previous is None or source.dataset is not None:
+    if previous is None:
         return source
-    ids = pa.array([entry.item_id for entry in source.entries], pa.string())
-    listed = pc.is_in(previous.items.column("item_id"), value_set=ids)
-    missing = live_images(previous.items.filter(pc.invert(listed)))
+    lost = without(previous.items, [entry.item_id for entry in source.entries])
+    if source.dataset is not None:
+        return replace(source, gone=lost)
+    missing = live_images(lost)
     if source.unpacked and source.unread and missing:
         raise ValueError(
             f"{', '.join(source.unread)} cannot be read, and {len(missing):,} images of the "
@@ -68,6 +70,7 @@ def with_unknown(source: Source, previous: Collection | None, *, prune: bool = F
         entries=[*source.entries, *entries],
         metadata=metadata,
         rejected=[*source.rejected, *notes],
+        gone=without(lost, list(reasons)),
     )
 
 

@@ -41,6 +41,7 @@ from bifocal.onnx.metadata import date_of
 from bifocal.search.collection.format import (
     DATE,
     FOLDER,
+    ITEMS_SCHEMA,
     SPLIT,
     TIME,
     UNKNOWN,
@@ -62,15 +63,17 @@ class Entry:
     sha256: str | None = None
     size: tuple[int, int] | None = None
     kept: bool = False  # its image is unknown: it has its former vector
+    etag: str = ""  # of an object at an address
+    length: int = 0  # of an object in bytes
 
 
 class RemoteImages(Protocol):
     """Images at an address, which are downloaded when they are opened."""
 
-    def state(self, image: str) -> tuple[int, ...]:
+    def state(self, entry: Entry) -> tuple[int, ...]:
         """Return four integers that change with the image."""
 
-    def open(self, image: str) -> Path:
+    def open(self, entry: Entry) -> Path:
         """Return the local copy of an image."""
 
 
@@ -90,11 +93,13 @@ class Source:
     unknown: Sequence[str] = ()  # folders that cannot be listed
     unread: Sequence[str] = ()  # tables and archives that were not read whole
     by_table: bool = False  # a table names the images
-    unread_captions: frozenset[str] = frozenset()  # images whose text or JSON file cannot be read
+    unread_captions: Sequence[str] = ()  # images whose text or JSON file cannot be read
     prune: bool = True  # many images may be removed together
     follow_links: bool = False
     dataset: Dataset | None = None
     remote: RemoteImages | None = None
+    gone: pa.Table = field(default_factory=ITEMS_SCHEMA.empty_table)  # items that are not listed
+    is_whole: bool = True  # not the share of a shard
 
     def opener(self, entry: Entry) -> Callable[[], BufferedReader]:
         """Return the function that opens the file of an image, once; one at an address is
@@ -104,7 +109,7 @@ class Source:
             return partial(self.dataset.open, entry.item_id)
         name, links = str(entry.image), self.follow_links
         if self.remote is not None:
-            copy = self.remote.open(name)
+            copy = self.remote.open(entry)
             return lambda: copy.open("rb")
         assert self.folder is not None
         return partial(open_inside, self.folder, name, caches=True, follow_links=links)
@@ -119,9 +124,7 @@ class Source:
         """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which
         knows the hashes."""
         if self.remote is not None:
-            states = (
-                UNKNOWN if entry.kept else self.remote.state(str(entry.image)) for entry in entries
-            )
+            states = (UNKNOWN if entry.kept else self.remote.state(entry) for entry in entries)
             return np.array([*states], np.int64).reshape(-1, len(UNKNOWN))
         if self.folder is None or self.unpacked or is_address(self.root):
             return np.zeros((len(entries), len(UNKNOWN)), np.int64)
@@ -199,10 +202,14 @@ def files_source(
     return _source(files, root)
 
 
-def listed_source(folder: Folder, address: str, remote: RemoteImages) -> Source:
-    """Return the images of a listed folder at an address; the copies of its tables and captions are
-    below its root."""
-    return replace(_source(read_listing(folder, HOW), address), remote=remote)
+def listed_source(
+    folder: Folder, address: str, objects: Mapping[str, Entry], remote: RemoteImages
+) -> Source:
+    """Return the images of a listed folder at an address by its ``objects``; the copies of its
+    tables and captions are below its root."""
+    source = _source(read_listing(folder, HOW), address)
+    entries = [objects[entry.item_id] for entry in source.entries]
+    return replace(source, entries=entries, remote=remote)
 
 
 def _source(files: UserFiles, root: str) -> Source:

@@ -23,7 +23,6 @@ from bifocal.search.collection.format import (
     STATE_FIELDS,
     TIME,
     Description,
-    read_states,
 )
 from bifocal.search.collection.sources import Entry, Source
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -44,9 +43,8 @@ class CollectionUpdate:
         self._items = ITEMS_SCHEMA.empty_table().select(ITEM)
         if collection is not None:
             self._items = collection.items.select(ITEM).combine_chunks()
-            stored = read_states(collection.directory, self._items.column("item_id"))
             self.rows, self.unchanged = _compare(
-                self._items, stored, collection.deleted, entries, states
+                self._items, collection.states(), collection.deleted, entries, states
             )
             self.unchanged |= np.array([entry.kept for entry in entries], bool)
 
@@ -103,14 +101,13 @@ class CollectionUpdate:
             if starts[number + 1] - starts[number] == size >= max(least, 1):
                 yield number, mine[order[starts[number] : starts[number + 1]]]
 
-    def gone(self, listed: Sequence[str] | None, rejected: Sequence[str]) -> list[Item]:
-        """Return the items that are rejected or no longer listed; ``listed`` is None if another
-        machine does this."""
+    def tombstones(self, gone: pa.Table, rejected: Sequence[str]) -> list[Item]:
+        """Return the items that are gone from the source, or rejected, by their ids."""
+        if self.collection is None:
+            return []
         ids = self._items.column("item_id")
-        gone = pc.is_in(ids, value_set=pa.array(rejected, pa.string()))
-        if listed is not None:
-            gone = pc.or_(gone, pc.invert(pc.is_in(ids, value_set=pa.array(listed, pa.string()))))
-        return [Item(**row) for row in self._items.filter(gone).to_pylist()]
+        lost = self._items.filter(pc.is_in(ids, value_set=pa.array(rejected, pa.string())))
+        return [Item(**row) for row in pa.concat_tables([gone.select(ITEM), lost]).to_pylist()]
 
     def items(self, positions: NDArray[np.int64]) -> pa.Table:
         """Return the previous items of entries, with their present images, as a table of

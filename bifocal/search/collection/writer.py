@@ -173,7 +173,7 @@ class CollectionWriter:
         tombstones = _part(list(deleted))
         table = _items_table(self._parts, captions or {}, tombstones, order)
         if metadata is not None:
-            table = _with_metadata(table, metadata)
+            table = with_metadata(table, metadata, table.column("deleted"))
         pq.write_table(table, self.directory / ITEMS)
         pq.write_table(
             pa.Table.from_pylist(self._rejected, REJECTED_SCHEMA), self.directory / REJECTED
@@ -265,13 +265,13 @@ def _items_table(
     return pa.table(values, schema=ITEMS_SCHEMA)
 
 
-def _with_metadata(table: pa.Table, metadata: pa.Table) -> pa.Table:
+def with_metadata(table: pa.Table, metadata: pa.Table, deleted: Any = False) -> pa.Table:
     """Append the columns ``meta.*`` of ``metadata``, in the order of the items; a tombstone has
     nulls."""
     rows = pc.index_in(
         table.column("item_id"), value_set=metadata.column("item_id").cast(pa.string())
     )
-    rows = pc.if_else(table.column("deleted"), pa.scalar(None, rows.type), rows)
+    rows = pc.if_else(deleted, pa.scalar(None, rows.type), rows)
     for name in metadata.column_names:
         if name != "item_id":
             table = table.append_column(name, metadata.column(name).take(rows))

@@ -100,7 +100,7 @@ def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
         writer.add("a", np.array([[160, 160]]))
     with pytest.raises(ValueError, match=r"no preprocessing\.json: its graph reads pixels"):
         CollectionEmbedder(tmp_path, "rmac", Source("images", None, [])).write(
-            tmp_path / "collection", []
+            tmp_path / "collection"
         )
     write_preprocessing(tmp_path / "features", tmp_path)
     served = ImageVectors(tmp_path)

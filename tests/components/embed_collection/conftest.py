@@ -16,6 +16,7 @@ from components.embed_collection.spec import COMPONENT
 from runtime import artifacts
 from runtime.parameters import load, validate
 from runtime.s3.remote_files import download_user_files
+from runtime.shards import LISTING, parse_shard
 from runtime.stage import Job, run_stage
 from tests.bifocal.datasets.small import write_copies
 
@@ -71,6 +72,12 @@ def embed(
     local = download_user_files(values, COMPONENT)
     params = validate(local, [COMPONENT])[COMPONENT.name]
     options = {} if shard is None else {"shard": shard}
+    number, count = parse_shard(shard or "0/1", 0)
+    if number:
+        listing = target.with_name(f"listing-of-{count}")
+        if not listing.exists():
+            embed(inputs, listing, f"0/{count}", **section)
+        inputs = {**inputs, LISTING: listing}
     return run_stage(
         Job(COMPONENT, params, inputs, {"collection": target}, values, options)
     ).metrics

@@ -22,7 +22,7 @@ from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.presence import with_unknown
 from bifocal.search.collection.sources import files_source
 from bifocal.search.deletion import delete_from_collection
-from runtime.shards import items_of_shard
+from components.embed_collection.listing import read_source, write_source
 from tests.components.embed_collection.conftest import GRAPHS
 
 IMAGES = 6
@@ -74,11 +74,14 @@ def write(
     """Write the collection of a folder, by several machines; return the sums of their counts."""
     former, counts = None if previous is None else Collection.open(previous), dict[str, float]()
     parts = [target] if shards == 1 else [target / f"part-{n}" for n in range(shards)]
+    whole = with_unknown(files_source(photos, target), former, prune=True)
     for number, part in enumerate(parts):
-        source = with_unknown(files_source(photos, part), former, prune=True)
-        entries = items_of_shard(source.entries, f"{number + 1}/{shards}")
+        source = whole
+        if shards > 1:
+            write_source(whole, target, shards)
+            source = read_source(target, part, f"{number + 1}/{shards}", photos, photos)
         embedder = CollectionEmbedder(onnx, "demo", source, former, items_per_shard=2, batch_size=2)
-        written = embedder.write(part, entries, first_shard=number == 0)
+        written = embedder.write(part)
         counts = {name: counts.get(name, 0.0) + value for name, value in written.items()}
     if shards > 1:
         merge_collections(parts, target)

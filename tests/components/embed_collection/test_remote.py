@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.sources import Entry
 from runtime.s3.remote_images import S3Images
 from runtime.s3.storage import Storage
 from runtime.s3.uri import StorageError
@@ -99,12 +100,13 @@ def test_a_failed_run_continues_and_rejects_no_image(
 def test_a_cut_body_is_read_again_and_a_replaced_object_is_an_error(
     photos: Path, names: list[str], faults: Faults, tmp_path: Path
 ) -> None:
-    listed = Storage().objects(ADDRESS)
-    images = S3Images(ADDRESS, tmp_path / "copies", listed)
+    listed = Storage().objects(ADDRESS).items()
+    entries = {name: Entry(name, name, etag=tag, length=size) for name, (tag, size) in listed}
+    images = S3Images(ADDRESS, tmp_path / "copies")
     faults.planned["GET"] = ["close", "close"]
-    assert images.open(names[0]).read_bytes() == (photos / names[0]).read_bytes()
-    assert images.state(names[0]) != images.state(names[1])
+    assert images.open(entries[names[0]]).read_bytes() == (photos / names[0]).read_bytes()
+    assert images.state(entries[names[0]]) != images.state(entries[names[1]])
     put(names[3], b"another image")
     with pytest.raises(StorageError, match=r"PreconditionFailed|412"):
-        images.open(names[3])
-    assert images.open(names[0]).is_file()  # the copy needs no request
+        images.open(entries[names[3]])
+    assert images.open(entries[names[0]]).is_file()  # the copy needs no request

@@ -14,7 +14,10 @@ from bifocal.onnx.images import open_image
 from bifocal.search.collection.collection import Collection
 from bifocal.search.trained_model import encode_file
 from components.cluster.steps import MERGE_COLLECTION as MERGE
+from components.embed_collection.spec import COMPONENT
 from runtime import artifacts
+from runtime.job import Workspace, stage_job
+from runtime.shards import LISTING
 from runtime.stage import Job, run_stage
 from tests.components.embed_collection.conftest import DEFAULTS, SCENES, embed
 
@@ -157,6 +160,14 @@ def test_merged_shards_equal_the_unsharded_collection(
     assert other.regions(SCENES - 1) is not None
     linked = [path for part in parts for path in sorted((part / "vectors").iterdir())]
     assert linked[-1].samefile(max((tmp_path / "merged" / "vectors").iterdir()))
+
+
+@pytest.mark.parametrize(("shard", "listing"), [("0/2", None), ("2/2", "collection-0-of-2")])
+def test_a_shard_reads_the_listing_of_shard_0(
+    tmp_path: Path, shard: str, listing: str | None
+) -> None:
+    job = stage_job(COMPONENT, DEFAULTS, Workspace(str(tmp_path)), shard)
+    assert job.inputs.get(LISTING) == (tmp_path / listing if listing else None)
 
 
 def test_a_late_interaction_model_is_refused(inputs: dict[str, Path], tmp_path: Path) -> None:

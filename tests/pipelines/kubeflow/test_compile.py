@@ -150,7 +150,13 @@ def test_a_collection_is_embedded_in_parallel_shards_and_merged(tmp_path: Path) 
     text = kubeflow.compile_pipeline(VALUES, resources.load(overlays=[overlay]), REVISION)
     tasks = tasks_of(documents(text)[0])
     shards = {name: task for name, task in tasks.items() if name.startswith("embed-collection")}
-    assert sorted(arguments(task)["shard"] for task in shards.values()) == ["1/3", "2/3", "3/3"]
+    numbers = [arguments(task)["shard"] for task in shards.values()]
+    assert sorted(numbers) == ["0/3", "1/3", "2/3", "3/3"]
+    listing = next(name for name, task in shards.items() if arguments(task)["shard"] == "0/3")
+    del shards[listing]
+    for task in shards.values():
+        listed = task["inputs"]["artifacts"]["listing"]["taskOutputArtifact"]
+        assert listed == {"producerTask": listing, "outputArtifactKey": "collection"}
     merge = tasks["merge-collection"]
     producers = {
         source["taskOutputArtifact"]["producerTask"]

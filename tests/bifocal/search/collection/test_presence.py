@@ -135,13 +135,13 @@ def test_a_text_that_cannot_be_read_is_unknown_and_a_missing_one_is_gone(suffix:
     with photos(names) as root:
         file = root / f"0{suffix}"
         file.write_bytes(b"\xff")
-        assert files_source(root, root).unread_captions == {"0.jpg"}
+        assert files_source(root, root).unread_captions == ["0.jpg"]
         file.unlink()
         file.symlink_to("elsewhere")
-        assert files_source(root, root).unread_captions == {"0.jpg"}
+        assert files_source(root, root).unread_captions == ["0.jpg"]
         file.unlink()
         file.mkdir()
-        assert files_source(root, root).unread_captions == {"0.jpg"}
+        assert files_source(root, root).unread_captions == ["0.jpg"]
         (root / "captions.csv").symlink_to("elsewhere.csv")
         assert files_source(root, root).unread == ["captions.csv"]
         file.rmdir()
