@@ -115,6 +115,7 @@ def services(
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
         "BIFOCAL_S3_PATH_STYLE": "1",
+        "BIFOCAL_CHECKPOINT_MINUTES": "0",
         "BIFOCAL_CACHE": str(tmp_path / "cache"),
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
