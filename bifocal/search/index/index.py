@@ -217,7 +217,7 @@ class SearchIndex:
             where: see ``bifocal.search.filters.matching_rows``.
             exclude: ids of items to leave out.
         """
-        if not where and not exclude and self._count == len(self.ids):
+        if not where and not exclude and self._count == len(self.removed):
             return None
         allowed: Array = matching_rows(self.items, where or {}) & self._kept
         allowed[[self.row(item_id) for item_id in exclude]] = False
