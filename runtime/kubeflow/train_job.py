@@ -145,9 +145,12 @@ class TrainJob:
                 raise JobError(
                     f"the TrainJob {self.name} was deleted while it ran: start the step again"
                 )
-            condition = _final_condition(job)
-            if condition is None:
-                reasons = self._waiting(job["spec"]["trainer"]["numNodes"])
+            condition, pods = _final_condition(job), self._pods()
+            nodes = job["spec"]["trainer"]["numNodes"]
+            # The job has no final condition while a pod of a lost node has not ended.
+            ended = sum(pod.status.phase == "Succeeded" for pod in pods or ())
+            if condition is None and ended < nodes:
+                reasons = self._waiting(pods, nodes)
                 waited = time.monotonic() - since
                 if not reasons:
                     since = time.monotonic()
@@ -162,7 +165,7 @@ class TrainJob:
                     reported = reasons
                 time.sleep(POLL_SECONDS)
                 continue
-            if condition["type"] == constants.TRAINJOB_COMPLETE:
+            if condition is None or condition["type"] == constants.TRAINJOB_COMPLETE:
                 self._delete()
                 return
             reason = ", ".join(
@@ -231,9 +234,8 @@ class TrainJob:
             if _status(error) != 404:
                 log_line(f"warning: the TrainJob {self.name} remains: {_explain(error)}")
 
-    def _waiting(self, nodes: int) -> str:
+    def _waiting(self, pods: Any, nodes: int) -> str:
         """Return why fewer than ``nodes`` pods run, by the scheduler, images and warning events."""
-        pods = self._pods()
         if (
             pods is None
             or sum(pod.status.phase in ("Running", "Succeeded") for pod in pods) >= nodes

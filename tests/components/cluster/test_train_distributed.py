@@ -219,6 +219,23 @@ def test_a_job_without_a_place_says_why_and_ends(
     assert cluster.deleted == cluster.created
 
 
+def test_a_job_whose_machines_have_succeeded_is_complete_with_a_pod_on_a_lost_node(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    def lose(job: dict[str, Any]) -> None:
+        finish(job)
+        del job["status"]
+        phases = ["Running", *["Succeeded"] * job["spec"]["trainer"]["numNodes"]]
+        cluster.pods = [
+            {"metadata": {"name": str(number)}, "status": {"phase": phase}}
+            for number, phase in enumerate(phases)
+        ]
+
+    cluster.on_poll = lose
+    train(tmp_path, cluster)
+    assert cluster.deleted == cluster.created
+
+
 def test_job_that_takes_too_long_is_deleted(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
