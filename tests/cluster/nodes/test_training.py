@@ -1,18 +1,22 @@
-"""A training by Kubeflow's Trainer on two nodes: its bytes, and machines that find no place."""
+"""A training by Kubeflow's Trainer on two nodes: its bytes, a node that is cut off, machines that
+find no place."""
 
 import json
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from runtime import artifacts
 from runtime.kubeflow import train_job
+from tests.cluster.nodes.conftest import BUCKET
+from tests.cluster.nodes.image import STEPS
 from tests.cluster.nodes.kubectl import Namespace, kubectl
 from tests.cluster.nodes.start import NODES, Node, until
 from tests.cluster.nodes.training import Step
@@ -152,9 +156,7 @@ def test_a_taint_without_a_toleration_is_named_and_ends_the_step(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     machine = {"gpu": {"type": GPU, "count": 1}, "tolerations": []}
-    check_no_place(
-        step, inputs, machine, f"untolerated taint {{{GPU}: present}}", monkeypatch, capfd
-    )
+    check_no_place(step, inputs, machine, "untolerated taint", monkeypatch, capfd)
 
 
 @pytest.mark.parametrize(
@@ -183,3 +185,60 @@ def gpus() -> Iterator[None]:
     yield
     kubectl("taint", "node", SECOND.name, f"{GPU}-")
     kubectl(*change, json.dumps([{"op": "remove", "path": path}]))
+
+
+def test_a_training_survives_a_node_that_is_cut_off(
+    step: Step, inputs: dict[str, Path], expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    """The other machine names the lost rank after a minute, and ends after ten."""
+    namespace, lines = step.namespace, []
+    for node in NODES:
+        namespace.kubectl("apply", documents=[filler(node.name)])
+    ready = "--for=condition=Ready"
+    namespace.kubectl("wait", ready, "pod", "--selector", "app=filler", "--timeout=120s")
+
+    def cut(ended: threading.Event) -> None:
+        until("a checkpoint is on S3", lambda: has_checkpoint(namespace.name), 600)
+        pods = {RANK.search(pod)[1]: (pod, node) for pod, node in namespace.pods(MACHINES).items()}
+        (first, _), (_, place) = pods["0"], pods["1"]
+        (lost,) = (node for node in NODES if node.name == place)
+        lost.cut()
+        other = next(node.name for node in NODES if node != lost)
+        namespace.kubectl("delete", "pod", f"filler-{other}", "--wait=false")
+        start = time.monotonic()
+        while not ended.wait(2):
+            with suppress(RuntimeError):  # the pod of rank 0 has ended
+                log = namespace.kubectl("logs", first)
+                if "waiting for rank 1 since" in log and not lines:
+                    lines.append(time.monotonic() - start)
+                    assert lines[0] < 120
+
+    with beside(cut):
+        model = step(inputs, cpu="700m")
+    assert lines
+    assert files(model) == expected
+
+
+def filler(node: str) -> dict[str, Any]:
+    """A pod that leaves room for one machine on a node."""
+    container = {
+        "name": "filler",
+        "image": STEPS,
+        "command": ["sleep", "infinity"],
+        "resources": {"requests": {"cpu": "700m"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"filler-{node}", "labels": {"app": "filler"}},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def has_checkpoint(folder: str) -> bool:
+    listed = boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=f"{folder}/")
+    return any(entry["Key"].endswith("index.json") for entry in listed.get("Contents", []))
