@@ -121,12 +121,13 @@ def _options(component: Component) -> list[click.Parameter]:
             click.Option(["--artifacts"], default="artifacts", show_default=True, help=artifacts),
         ]
     if component.merge_step is not None:
+        first = " Before the others, shard 0 lists their items." if component.listed_paths else ""
         count = click.IntRange(min=1)
         options += [
             click.Option(
                 ["--shard"],
                 metavar="I/N",
-                help="Process shard I of N, into an artifact of its own.",
+                help=f"Process shard I of N, into an artifact of its own.{first}",
             ),
             click.Option(
                 ["--merge"], type=count, metavar="N", help="Merge the N shards without copying."

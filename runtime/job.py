@@ -48,9 +48,9 @@ def stage_job(
     params = parameters.validate(section, [component])[component.name]
     unused = params.unused_inputs
     inputs = {name: workspace.folder / name for name in component.inputs if name not in unused}
-    if shard is not None and component.listed_paths:
-        number, count = parse_shard(shard, 0)
-        if number:
+    if shard is not None:
+        number, count = parse_shard(shard, int(not component.listed_paths))
+        if number and component.listed_paths:
             name = artifact_name(component.outputs[0], f"0/{count}")
             inputs[LISTING] = workspace.folder / name
     return Job(

@@ -18,7 +18,7 @@ def parse_shard(shard: str, first: int = 1) -> tuple[int, int]:
     """Return the number and the count of a shard."""
     number, _, count = shard.partition("/")
     if not (number.isdecimal() and count.isdecimal() and first <= int(number) <= int(count) > 0):
-        raise ValueError(f"--shard {shard!r}: expected i/n with i from 1 to n, such as 2/4")
+        raise ValueError(f"--shard {shard!r}: expected i/n with i from {first} to n, such as 2/4")
     return int(number), int(count)
 
 

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from bifocal.features import FeatureStore
 from components.__main__ import main
+from components.catalog import configurable_components
 from components.cluster.steps import MERGE
 from components.extract_features.spec import COMPONENT as EXTRACT
 from runtime import artifacts, shards
+from runtime.job import Workspace, stage_job
 from runtime.parameters import load, validate
 from runtime.stage import Job, run_stage
 from tests.bifocal.datasets.small import write_scenes
@@ -42,6 +44,22 @@ def test_shards_partition_the_items_in_order_and_differ_in_size_by_at_most_one(
 def test_malformed_shards_are_errors(shard: str) -> None:
     with pytest.raises(ValueError, match="expected i/n with i from 1 to n"):
         shards.parse_shard(shard)
+
+
+@pytest.mark.parametrize(
+    ("stage", "shard", "first"),
+    [
+        ("extract_features", "0/3", 1),
+        ("extract_features", "4/3", 1),
+        ("embed_collection", "4/3", 0),
+        ("embed_collection", "-1/3", 0),
+    ],
+)
+def test_only_a_stage_that_lists_has_a_shard_0(
+    stage: str, shard: str, first: int, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=f"expected i/n with i from {first} to n"):
+        stage_job(configurable_components()[stage], DEFAULTS, Workspace(str(tmp_path)), shard)
 
 
 @pytest.fixture(scope="module", autouse=True)
