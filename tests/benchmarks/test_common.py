@@ -1,6 +1,5 @@
 """Reports of benchmarks, their JSON files and the rendered table."""
 
-import re
 from importlib import import_module
 from pathlib import Path
 
@@ -120,8 +119,7 @@ def test_a_peer_is_compared_by_the_ratio_of_cpu_time_and_a_floor_has_no_bar() ->
     assert slow.name == "sum: numpy twice"
     assert slow.value > 1.2
     assert slow.bar == 1.0
-    # The kernel counts memory in batches of pages.
-    assert re.search(rf" [01] and [01] MB; numpy {re.escape(np.__version__)}", slow.reference)
+    assert f"0 and 0 MB; numpy {np.__version__}" in slow.reference
     assert floor.value < 0.8
     assert floor.bar is None
 
