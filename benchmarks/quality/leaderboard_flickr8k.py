@@ -195,7 +195,7 @@ def main() -> None:
 
 def run_at_once(names: Iterable[str], run: partial[Tuned], jobs: int, end: float) -> None:
     """Run rows with ``jobs`` processes of one thread each, the first ones first."""
-    # A process for each row, which returns split memory: 20 trainings of BEAN held 8 GB.
+    # A process for each row, which returns split memory: one grew to 8 GB in 16 trainings of BEAN.
     with ProcessPoolExecutor(
         jobs, get_context("spawn"), _begin_process, max_tasks_per_child=1
     ) as pool:

@@ -14,6 +14,7 @@ from bifocal.durable.files import write_text
 MAX_SAFE = 2**53
 """Largest whole number of which browsers know the neighbors."""
 KEPT = str, bool, type(None)
+"""Classes whose values JSON has as they are."""
 
 
 def plain(value: Any, *, safe: bool = False) -> Any:
