@@ -48,7 +48,11 @@ def result_drawings() -> dict[str, str]:
             "R@1 on Flickr8k, percent", ("caption", "image"), _recalls(), 40
         ),
         "differences": dots(
-            "Difference in recall sum, with its 95 % interval", ("of 600",), _differences(), 60, -60
+            "Difference in recall sum, with its 95 % interval",
+            ("of 600",),
+            _differences(),
+            75,
+            -225,
         ),
         "few_photographs": dots("Recall sum on the test split, of 600", kinds, sums, 600),
     }
@@ -78,7 +82,7 @@ def _differences() -> dict[str, list[Dot]]:
 
 
 def _columns(*columns: str) -> list[list[str]]:
-    text = (ROOT / "docs" / "records" / "leaderboard_flickr8k_epochs.md").read_text()
+    text = (ROOT / "docs" / "records" / "leaderboard_flickr8k.md").read_text()
     return [line.strip("|").split("|") for line in columns_of(text, columns).splitlines()[2:]]
 
 

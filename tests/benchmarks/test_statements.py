@@ -51,7 +51,7 @@ def test_a_claim_compares_cells_as_its_signs_say(tmp_path: Path, claim: str, fau
 def test_a_page_with_a_statement_that_its_record_contradicts_is_not_rendered() -> None:
     """By the real record: CCA finds more than structure-preserving there."""
     text = (
-        "<!-- holds in docs/records/leaderboard_flickr8k_epochs.md:\n"
+        "<!-- holds in docs/records/leaderboard_flickr8k.md:\n"
         "recall sum: structure-preserving < CCA; recall sum: CCA < structure-preserving -->"
     )
     with pytest.raises(ValueError, match=r"docs/page.md: this does not hold: recall sum: CCA <"):
