@@ -64,7 +64,9 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
         waiting, running = list(names), dict[Future[Outcome], str]()
         while waiting or running:
             pending = {*waiting, *running.values()}
-            for name in [name for name in waiting if not set(table[name].after) & pending]:
+            ready = [name for name in waiting if not set(table[name].after) & pending]
+            # Not all of them: a row that waits for another one would start after all others.
+            for name in ready[: processes - len(running)]:
                 running[pool.submit(rehearse, name, home)] = name
                 waiting.remove(name)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
