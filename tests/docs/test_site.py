@@ -1,14 +1,16 @@
 """The documentation site builds without a warning, and its links lead somewhere."""
 
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
-from docs.hooks import public_names
+from docs.hooks import API, public_names
 from tests.browser import open_tab, violations
 from tests.docs.links import problems
 
@@ -41,6 +43,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_site_has_no_broken_link(site: Path) -> None:
     assert problems(site) == []
+
+
+def test_each_name_of_the_api_has_one_reference() -> None:
+    text = "\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md")))
+    names = re.findall(r"^::: (\S+)", text, flags=re.MULTILINE)
+    names += [name for package in API.findall(text) for name in public_names(package)]
+    assert len(names) > 100
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 @pytest.mark.slow
