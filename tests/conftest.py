@@ -1,5 +1,5 @@
-"""Shared by all tests: one thread each, an empty MLflow store, S3 over a real socket with injected
-faults."""
+"""Shared by all tests: one thread each, a seed, an empty MLflow store, S3 over a real socket with
+injected faults."""
 
 import os
 
@@ -9,6 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", 
 
 import atexit
 import gc
+import random
 import shutil
 import socket
 import ssl
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import ThreadingHTTPServer
@@ -24,10 +26,11 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import boto3
+import numpy as np
 import pytest
 import torch
 from botocore.retries.standard import ExponentialBackoff
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, register_random, settings
 from moto.server import ThreadedMotoServer
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -64,6 +67,36 @@ settings.register_profile(
 settings.load_profile("bifocal")
 
 
+class TorchRandom:
+    """PyTorch's global generator, which each example of Hypothesis starts anew, as Python's and
+    NumPy's."""
+
+    seed = staticmethod(torch.manual_seed)
+    getstate = staticmethod(torch.get_rng_state)
+    setstate = staticmethod(torch.set_rng_state)
+
+
+register_random(TorchRandom)
+
+
+def seed_by(name: str) -> None:
+    """Seed the global generators by a name: what a test draws does not depend on the tests before
+    it, and two workers share these in another order each time."""
+    seed = zlib.crc32(name.encode())
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the generator of libraries
+    torch.manual_seed(seed)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Iterator[object]:
+    """Seed what a fixture draws by its name and parameter."""
+    seed_by(f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]")
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)  # before the marks select tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, and run the long files first, so that both workers end with short ones, at
@@ -88,6 +121,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test without the mark ``slow`` that takes more than ``MAX_CPU_SECONDS``, on a machine
     on which ``unit_of_work`` takes ``UNIT_SECONDS``."""
+    seed_by(item.nodeid)
     modules, start = len(sys.modules), cpu_seconds()
     yield
     used = cpu_seconds() - start

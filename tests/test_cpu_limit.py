@@ -25,7 +25,8 @@ def test_a_test_above_the_limit_fails_on_a_machine_of_any_pace(
     monkeypatch.setattr(hooks, "unit_of_work", lambda: pace * hooks.UNIT_SECONDS)
     unchanged = SimpleNamespace(get_profile=lambda name: SimpleNamespace(max_examples=25))
     monkeypatch.setattr(hooks, "settings", unchanged)
-    call = hooks.pytest_runtest_call(SimpleNamespace(get_closest_marker=lambda name: is_slow))
+    item = SimpleNamespace(nodeid="test", get_closest_marker=lambda name: is_slow)
+    call = hooks.pytest_runtest_call(item)
     next(call)
     refused = pytest.raises(pytest.fail.Exception, match=r"4\.1 s of CPU, at most 4\.0 s")
     with refused if is_refused else nullcontext():

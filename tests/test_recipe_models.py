@@ -141,7 +141,10 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
             "bifocal.losses", phase.loss, sorter=PositionwiseLSTMSorter(IMAGES, hidden=2, layers=1)
         )
         model.zero_grad()
-        value = loss(model(Batch(["a", "b", "c"], inputs, captions, matches)), matches)
+        output = model(Batch(["a", "b", "c"], inputs, captions, matches))
+        value = loss(output, matches)
+        if value == 0:  # chance kept all margins: exchanged captions break them
+            value = loss(output, matches[:, [0, 2, 1]])
         value.backward()
         assert torch.isfinite(value)
         assert gradient_norm(model.image_encoder) > 0
