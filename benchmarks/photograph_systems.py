@@ -217,7 +217,8 @@ def plan(board: Board, home: Path, name: str) -> dict[str, float]:
         times = [time.process_time()]
         inputs = open_inputs(paths, params)
         model = new_model(params.model, inputs, seed=1)
-        short = [replace(phase, epochs=2) for phase in phases]
+        # a validation of two images: the difference of two long times would be no time of steps
+        short = [replace(phase, epochs=2, validator=Recall(images=2)) for phase in phases]
         options = FitOptions(precision=params.precision, ema_decay=params.ema_decay)
         train_phases(
             model,
@@ -233,7 +234,7 @@ def plan(board: Board, home: Path, name: str) -> dict[str, float]:
         first, second = times[1] - times[0], times[2] - times[1]
         return {
             "start": max(0.0, first - second),
-            "step": max(0.0, second - validation) / steps,
+            "step": second / steps,
             "validation": validation,
         }
 

@@ -178,6 +178,8 @@ def test_a_killed_board_goes_on_and_ends_with_all_rows(
     planned = run("--plan")
     names = [row.name for row in board_rows.read_board(rows).rows]
     assert all(name in planned for name in names)
+    small = board_rows.read_board(rows)
+    assert [name for name in names if systems.plan(small, home, name)["step"] == 0] == ["CCA"]
     assert "core hours, at most 8" in planned
     assert not (home / "models").exists()
     assert "Not trained yet: " + ", ".join(names) in run("--minutes", "0")
