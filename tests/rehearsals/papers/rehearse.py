@@ -12,7 +12,7 @@ import click
 import torch
 
 from runtime.mlflow.connection import connect
-from tests.rehearsals.papers.data import named_data, write_data
+from tests.rehearsals.papers.data import WEIGHTS, named_data, write_data
 from tests.rehearsals.papers.outcome import Outcome, check
 from tests.rehearsals.papers.stages import CHECKOUT, Run, enter
 from tests.rehearsals.papers.table import load_table
@@ -60,7 +60,8 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
             for name in names
             for file in named_data(Run(f"papers/{name}", table[name].set, home).values)
         }
-        list(pool.map(write_data, sorted(data), [home / "data"] * len(data)))
+        longest_first = sorted(data, key=lambda name: (not name.startswith(WEIGHTS), name))
+        list(pool.map(write_data, longest_first, [home / "data"] * len(data)))
         waiting, running = list(names), dict[Future[Outcome], str]()
         while waiting or running:
             pending = {*waiting, *running.values()}
