@@ -25,7 +25,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "runs" / "abroad"
-LIBRARY = ("tests/bifocal", "tests/contracts")
+LIBRARY = ("tests/bifocal", "tests/contracts", "tests/test_recipe_models.py")
 PLUGIN = "tests.rehearsals.abroad"
 ORDER = "BIFOCAL_TEST_ORDER"
 """Variable with the seed of the order of the tests."""
