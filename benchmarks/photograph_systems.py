@@ -217,7 +217,7 @@ def plan(board: Board, home: Path, name: str) -> dict[str, float]:
         times = [time.process_time()]
         inputs = open_inputs(paths, params)
         model = new_model(params.model, inputs, seed=1)
-        # a validation of two images: the difference of two long times would be no time of steps
+        # Of two images only: the steps would be lost in the noise of a long validation.
         short = [replace(phase, epochs=2, validator=Recall(images=2)) for phase in phases]
         options = FitOptions(precision=params.precision, ema_decay=params.ema_decay)
         train_phases(

@@ -1,5 +1,5 @@
-"""Shared by all tests: one thread each, a seed, an empty MLflow store, S3 over a real socket with
-injected faults."""
+"""Shared by all tests: one thread and a seed for each, an empty MLflow store, S3 over a real socket
+with injected faults."""
 
 import os
 
@@ -80,8 +80,11 @@ register_random(TorchRandom)
 
 
 def seed_by(name: str) -> None:
-    """Seed the global generators by a name: what a test draws does not depend on the tests before
-    it, and two workers share these in another order each time."""
+    """Seed the global generators by a name.
+
+    Workers share the test files in another order each time: what a test draws must not depend on
+    the tests before it.
+    """
     seed = zlib.crc32(name.encode())
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the generator of libraries

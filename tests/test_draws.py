@@ -19,7 +19,7 @@ def draws() -> Draws:
 
 
 def after_seed(name: str, config: pytest.Config) -> Draws:
-    """Return what is drawn first after the seed of a name."""
+    """Seed by a name, and return the first draws."""
     hooks = config.pluginmanager.get_plugin(str(Path(__file__).with_name("conftest.py")))
     hooks.seed_by(name)
     return draws()
